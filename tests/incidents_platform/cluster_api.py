@@ -1,0 +1,107 @@
+"""Cluster API: Machines that are deleted forever, and health checks that refuse or loop."""
+
+from typing import Any
+
+from tests.healthy.parts import Object, ago, budget, conditions, deployment, namespaces, obj, pod
+
+from .case import NODES, Incident, cluster, ending, only, unready
+
+CAPI = "cluster.x-k8s.io/v1beta1"
+LABELS = {"cluster.x-k8s.io/deployment-name": "workers", "cluster.x-k8s.io/cluster-name": "prod"}
+
+
+def machine(name: str, on: str | None, **deletion: Any) -> Object:
+    owner = {"apiVersion": CAPI, "kind": "MachineSet", "name": "workers-x", "uid": "uid-set", "controller": True}
+    status: Object = {"phase": "Deleting" if deletion else "Running", "conditions": deletion.get("conditions", [])}
+    if on:
+        status["nodeRef"] = {"kind": "Node", "name": on}
+    metadata: Object = {"labels": LABELS, "ownerReferences": [owner]}
+    if deletion:
+        metadata |= {"deletionTimestamp": ago(hours=5), "finalizers": ["machine.cluster.x-k8s.io"]}
+    return obj("Machine", CAPI, name, "capi", metadata=metadata, spec={"clusterName": "prod"}, status=status)
+
+
+def management(limit: int | str = "100%", **spec: Any) -> list[Object]:
+    check = {"clusterName": "prod", "selector": {"matchLabels": LABELS}, "maxUnhealthy": limit}
+    check["unhealthyConditions"] = [{"type": "Ready", "status": "Unknown", "timeout": "8m0s"}]
+    ready = conditions(Ready=True, InfrastructureReady=True, ControlPlaneReady=True, ControlPlaneInitialized=True)
+    status = {"phase": "Provisioned", "conditions": ready}
+    return [
+        obj("MachineHealthCheck", CAPI, "workers", "capi", spec=check | spec, status={"expectedMachines": 3}),
+        obj("Cluster", CAPI, "prod", "capi", spec={}, status=status),
+        *namespaces("capi"),
+    ]
+
+
+def dead(items: list[Object], name: str) -> list[Object]:
+    """Return the cluster after the node has stopped reporting."""
+    node = only(items, "Node", name)
+    for condition in node["status"]["conditions"]:
+        condition |= {"status": "Unknown", "lastTransitionTime": ago(hours=5), "lastHeartbeatTime": ago(hours=5)}
+    return items
+
+
+def drain_of_a_dead_node() -> Incident:
+    items = dead(cluster("n1", vms=[("web", "n1")]), "n1")
+    labels = {"app": "checkout"}
+    (own,) = deployment("checkout", "vms", ["n1"], labels)[2:]
+    protects = budget("checkout", "vms", labels, 1, available=1)
+    protects["status"] |= {"currentHealthy": 0}
+    draining = {"type": "DrainingSucceeded", "status": "False", "reason": "Draining"}
+    items += [unready(own), protects, machine("machine-n1", "n1", conditions=[draining]), *management()]
+    says = ("its kubelet does not report, so evicted pods are not seen to end", "PodDisruptionBudget vms/checkout")
+    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/13508", items, "drain n1", 1, says)
+
+
+def volumes_of_a_dead_node() -> Incident:
+    items = dead(cluster("n1", vms=[("web", "n1")]), "n1")
+    launcher = only(items, "Pod", "virt-launcher-web-k2x7q")
+    items[items.index(launcher)] = ending(launcher, "Running", hours=4)
+    waiting = {"type": "VolumeDetachSucceeded", "status": "False", "reason": "WaitingForVolumeDetach"}
+    waiting["lastTransitionTime"] = ago(hours=4)
+    items += [machine("machine-n1", "n1", conditions=[waiting]), *management()]
+    items += [machine(f"machine-{name}", name) for name in NODES[1:]]
+    says = ("never restarts", "has waited 240 min for volumes to be detached", "nodeVolumeDetachTimeout is not set")
+    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/10661", items, "outage n1", 1, says)
+
+
+def single_instance() -> Incident:
+    items = cluster("n1", vms=[("web", "n1")])
+    status = {"instances": 1, "readyInstances": 1, "currentPrimary": "pg-1"}
+    top = obj("Cluster", "postgresql.cnpg.io/v1", "pg", "vms", spec={"instances": 1}, status=status)
+    labels = {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": "primary"}
+    items += [top, pod("pg-1", "vms", "n1", labels, top), budget("pg-primary", "vms", labels, 1, available=1, of=top)]
+    says = ("Cluster pg has one instance, which CloudNativePG cannot move", "instances: 2")
+    return Incident("https://github.com/tuist/once/pull/221", items, "drain n1", 1, says)
+
+
+def too_many_unhealthy() -> Incident:
+    items = cluster() + management("50%", nodeStartupTimeout="10m")
+    items += [machine("m-1", None), machine("m-2", None), machine("m-3", "n1")]
+    says = ("acts while no more than 1 of 3 are unhealthy", "m-1 (has no node), m-2 (has no node)", "does nothing")
+    source = "https://github.com/cozystack/cozystack/issues/3513"
+    return Incident(source, items, "explain mhc/capi/workers", 0, says)
+
+
+def provisioning_loop() -> Incident:
+    items = cluster() + management()
+    check = only(items, "MachineHealthCheck", "workers")
+    conditions_ = [{"type": "InfrastructureReady", "status": "False", "timeoutSeconds": 0}]
+    check["apiVersion"] = "cluster.x-k8s.io/v1beta2"
+    check["spec"] = {
+        "clusterName": "prod",
+        "selector": {"matchLabels": LABELS},
+        "checks": {"nodeStartupTimeoutSeconds": 900, "unhealthyMachineConditions": conditions_},
+    }
+    says = ("after 0s the check deletes each new machine, in a loop",)
+    return Incident("https://github.com/projectbeskar/beskar7/pull/191", items, "scan", 0, says)
+
+
+def incidents() -> list[Incident]:
+    return [
+        drain_of_a_dead_node(),
+        volumes_of_a_dead_node(),
+        single_instance(),
+        too_many_unhealthy(),
+        provisioning_loop(),
+    ]

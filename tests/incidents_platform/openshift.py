@@ -1,0 +1,159 @@
+"""OpenShift: pools that do not go on, guard pods, webhooks that fail closed, taints and members of etcd."""
+
+from tests.healthy.machines import kubevirt, machine
+from tests.healthy.openshift import CONFIG, MASTER_TAINT, config_notes, pool
+from tests.healthy.parts import Object, budget, conditions, deployment, namespaces, node, obj, pod, service, webhook
+
+from .case import NODES, Incident, cluster, only, unready
+
+MASTERS = ("m0", "m1", "m2")
+
+
+def masters(*cordoned: str) -> list[Object]:
+    roles = ("control-plane", "master")
+    return [node(name, None, roles=roles, taints=MASTER_TAINT, unschedulable=name in cordoned) for name in MASTERS]
+
+
+def workers(*cordoned: str, **notes: dict[str, str]) -> list[Object]:
+    at_rest = {name: config_notes("worker") | notes.get(name, {}) for name in NODES}
+    return cluster(*cordoned, **at_rest)
+
+
+def degraded(message: str) -> Object:
+    found = pool("worker", NODES, target="2", updated=1, unavailable=1)
+    for condition in found["status"]["conditions"]:
+        condition["status"] = "True" if condition["type"] in ("Degraded", "NodeDegraded", "Updating") else "False"
+        condition["message"] = f'Node n1 is reporting: "{message}"' if condition["type"] == "NodeDegraded" else ""
+    found["status"]["degradedMachineCount"] = 1
+    return found
+
+
+def failed(message: str) -> dict[str, str]:
+    return {f"{CONFIG}/state": "Degraded", f"{CONFIG}/reason": message, f"{CONFIG}/desiredConfig": "rendered-worker-2"}
+
+
+def paused_pool() -> Incident:
+    stopped = pool("worker", NODES, target="2", updated=0)
+    stopped["spec"]["paused"] = True
+    says = ("MachineConfigPool worker is paused", "spec.paused")
+    return Incident(
+        "https://github.com/openshift/machine-config-operator/pull/2009", [*workers(), stopped], "upgrade", 1, says
+    )
+
+
+def drain_of_a_pool_failed() -> Incident:
+    why = 'failed to drain node (5 tries): error when evicting pods/"elasticsearch-sample-es-default-1"'
+    items = [*workers("n1", n1=failed(why)), degraded(why)]
+    says = ("Node n1 is reporting", "elasticsearch-sample-es-default-1")
+    return Incident("https://github.com/okd-project/okd/issues/593", items, "upgrade", 1, says)
+
+
+def drifted_file() -> Incident:
+    why = 'unexpected on-disk state: content mismatch for file "/etc/node-sizing-enabled.env"'
+    items = [*workers(n1=failed(why)), degraded(why)]
+    says = ("Node n1 is reporting", "/etc/node-sizing-enabled.env")
+    source = "https://github.com/openstack-k8s-operators/neutron-operator/pull/332"
+    return Incident(source, items, "upgrade", 1, says, ("see its conditions", "Next: n1"))
+
+
+def guards(component: str, on: tuple[str, ...], healthy: int) -> list[Object]:
+    space = f"openshift-{component}"
+    labels = {"app": "guard"}
+    found = [pod(f"{component}-guard-{name}", space, name, labels, None) for name in on]
+    protects = budget(f"{component}-guard-pdb", space, labels, len(on), available=2)
+    protects["status"] |= {"currentHealthy": healthy, "disruptionsAllowed": max(healthy - 2, 0)}
+    return [*found, protects, *namespaces(space)]
+
+
+def two_masters_at_once() -> Incident:
+    items = masters("m0", "m1") + cluster() + guards("kube-apiserver", ("m0", "m2"), 2)
+    says = ("m1 is cordoned and without its kube-apiserver guard", "Finish the maintenance of m1 first")
+    source = "https://github.com/openshift/machine-api-operator/pull/1066"
+    return Incident(source, items, "drain m0", 1, says, ("is not Ready",))
+
+
+def guards_that_are_not_ready() -> Incident:
+    own = guards("kube-apiserver", MASTERS, 1)
+    own = [unready(each) if each["metadata"]["name"].endswith(("m0", "m1")) else each for each in own]
+    says = ("kube-apiserver on m0, m1 is not ready",)
+    source = "https://github.com/openshift/library-go/pull/1614"
+    return Incident(source, masters("m0") + cluster() + own, "drain m0", 1, says)
+
+
+def eviction_webhook_without_endpoint() -> Incident:
+    name = "pod-protector"
+    items = deployment(name, name, ["n2"], {"app": name}) + service(name, name, {"app": name}, [])
+    rules = {"evictions.example.com": ("", ["pods/eviction"], ["CREATE"])}
+    items += [webhook("Validating", name, (name, name), rules), *namespaces(name)]
+    says = ("fails closed", "Service pod-protector/pod-protector has no ready endpoint")
+    source = "https://github.com/openshift/runbooks/pull/214"
+    return Incident(source, cluster("n1", vms=[("web", "n1")]) + items, "drain n1", 1, says)
+
+
+def taint_left_by_a_remediator() -> Incident:
+    items = cluster()
+    back = only(items, "Node", "n1")
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    back["spec"]["taints"] = [taint]
+    says = ("node.kubernetes.io/out-of-service still ends every pod", "[node-fence-taint-left]")
+    return Incident("https://github.com/medik8s/self-node-remediation/issues/258", items, "scan", 0, says)
+
+
+def self_remediation() -> list[Object]:
+    """Return a NodeHealthCheck of the control plane, and its template."""
+    kind, version, space = "SelfNodeRemediationTemplate", "self-node-remediation.medik8s.io/v1alpha1", "medik8s"
+    selector = {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}
+    reference = {"apiVersion": version, "kind": kind, "name": "snr", "namespace": space}
+    spec = {"minHealthy": "51%", "selector": selector, "remediationTemplate": reference}
+    check = obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "masters", spec=spec)
+    return [check, obj(kind, version, "snr", space, spec={"template": {"spec": {}}}), *namespaces(space)]
+
+
+def etcd_down_on_a_ready_node() -> Incident:
+    nodes = [node(name, roles=("control-plane", "master", "worker")) for name in MASTERS]
+    items = nodes + kubevirt((1, 6), ["m0", "m2"], MASTERS, infra={}) + namespaces("vms")
+    items += machine("web", "m1") + guards("etcd", MASTERS, 2) + self_remediation()
+    for name in MASTERS:
+        member = pod(f"etcd-{name}", "openshift-etcd", name, {"app": "etcd", "etcd": "true"}, only(nodes, "Node", name))
+        items.append(unready(member) if name == "m0" else member)
+    says = ("etcd on m0 is not ready, which decides whether the API stops",)
+    source = "https://github.com/medik8s/node-healthcheck-operator/pull/272"
+    return Incident(source, items, "outage m1", 2, says)
+
+
+def api_service_without_endpoint() -> Incident:
+    name, space = "metrics-server", "kube-system"
+    spec = {"group": "metrics.k8s.io", "version": "v1beta1", "service": {"name": name, "namespace": space, "port": 443}}
+    down = obj(
+        "APIService",
+        "apiregistration.k8s.io/v1",
+        "v1beta1.metrics.k8s.io",
+        spec=spec,
+        status={"conditions": conditions(Available=False)},
+    )
+    items = [*cluster(), down, *service(name, space, {"k8s-app": name}, [])]
+    says = ("APIService/v1beta1.metrics.k8s.io", "Service kube-system/metrics-server has no ready endpoint")
+    return Incident("https://github.com/kubernetes/kubernetes/issues/83332", items, "scan", 0, says)
+
+
+def descheduler_without_background_evictions() -> Incident:
+    spec = {"mode": "Automatic", "profiles": ["LongLifecycle"], "deschedulingIntervalSeconds": 60}
+    space = "openshift-kube-descheduler-operator"
+    found = obj("KubeDescheduler", "operator.openshift.io/v1", "cluster", space, spec=spec)
+    says = ("KubeDescheduler", "evicts more and more VMs", "KubeVirtRelieveAndMigrate")
+    return Incident("https://github.com/kubevirt/monitoring/pull/266", [*cluster(), found], "scan", 0, says)
+
+
+def incidents() -> list[Incident]:
+    return [
+        paused_pool(),
+        drain_of_a_pool_failed(),
+        drifted_file(),
+        two_masters_at_once(),
+        guards_that_are_not_ready(),
+        eviction_webhook_without_endpoint(),
+        taint_left_by_a_remediator(),
+        etcd_down_on_a_ready_node(),
+        api_service_without_endpoint(),
+        descheduler_without_background_evictions(),
+    ]

@@ -1,0 +1,134 @@
+"""Harvester, Longhorn and Rook-Ceph: budgets, volumes and daemons that hold a drain up."""
+
+from collections.abc import Iterable
+
+from tests.healthy.machines import INFRA, claim, kubevirt, machine
+from tests.healthy.parts import Object, ago, budget, namespaces, node, obj
+from tests.healthy.storage import HARVESTER, harvester, harvester_vm, rook
+
+from .case import NODES, Incident, only, unready
+
+POLICY = "block-if-contains-last-replica"
+
+
+def cordoned(items: list[Object], name: str) -> list[Object]:
+    for each in items:
+        if (each["kind"], each["apiVersion"], each["metadata"]["name"]) == ("Node", "v1", name):
+            each["spec"]["unschedulable"] = True
+    return items
+
+
+def longhorn_cluster(*vms: tuple[str, str]) -> list[Object]:
+    items = harvester((1, 3), HARVESTER, POLICY)
+    for name, on in vms:
+        items += harvester_vm(name, on, (1, 3))
+    return cordoned(items, "h1")
+
+
+def wrong_selector() -> Incident:
+    items = longhorn_cluster(("web", "h2"))
+    items.remove(only(items, "PodDisruptionBudget", "instance-manager-h17c2a"))
+    wrong = only(items, "PodDisruptionBudget", "instance-manager-h37c2a")
+    wrong["spec"]["selector"]["matchLabels"]["longhorn.io/node"] = "h1"
+    says = ("Longhorn wrote it for the instance manager of h3, but it selects that of h1",)
+    return Incident(
+        "https://github.com/longhorn/longhorn/issues/5680", items, "drain h1", 1, says, ("A drain of h1 ends",)
+    )
+
+
+def no_longhorn_manager() -> Incident:
+    items = longhorn_cluster(("web", "h2"))
+    only(items, "InstanceManager", "instance-manager-h17c2a")["status"]["ownerID"] = "h2"
+    release = obj("Setting", "longhorn.io/v1beta2", "current-longhorn-version", "longhorn-system", value="v1.4.1")
+    says = ("no longhorn-manager runs on h1", "toleration")
+    return Incident("https://github.com/longhorn/longhorn/issues/5688", [*items, release], "drain h1", 1, says)
+
+
+def orphaned_engine() -> Incident:
+    items = longhorn_cluster(("web", "h2"))
+    keeps = only(items, "InstanceManager", "instance-manager-h17c2a")
+    keeps["status"]["instanceEngines"] = {"pvc-vms-web-e-0": {"status": {"state": "running"}}}
+    says = ("still runs engine pvc-vms-web-e-0, whose volume is not attached on h1",)
+    return Incident("https://github.com/longhorn/longhorn/issues/6552", items, "drain h1", 1, says)
+
+
+def last_replica() -> Incident:
+    items = longhorn_cluster() + harvester_vm("pg", "h1", (1, 3), replicas=("h1", "h2"))
+    only(items, "Replica", "pvc-vms-pg-r-h2")["spec"]["failedAt"] = ago(hours=9)
+    says = ("the only healthy copy of Longhorn volume pvc-vms-pg is on node h1",)
+    return Incident("https://github.com/devantler-tech/platform/issues/3388", items, "drain h1", 1, says)
+
+
+def upgrade_of(states: Iterable[tuple[str, str]]) -> Object:
+    status = {"nodeStatuses": {name: {"state": state} for name, state in states}, "conditions": []}
+    upgrade = obj("Upgrade", "harvesterhci.io/v1beta1", "hvst-upgrade-x", "harvester-system", status=status)
+    upgrade["metadata"]["labels"] = {"harvesterhci.io/latestUpgrade": "true"}
+    return upgrade
+
+
+def witness() -> Incident:
+    items = harvester((1, 4), ("h1", "h2", "w1"), "allow-if-replica-is-stopped", drained=("h1", "h2"))
+    items += harvester_vm("upgrade-repo", "h2", (1, 4), replicas=("h1", "h2"))
+    volume = only(items, "Volume", "pvc-vms-upgrade-repo")
+    volume["spec"]["numberOfReplicas"] = 3
+    failing = {"type": "Scheduled", "status": "False", "reason": "ReplicaSchedulingFailure"}
+    volume["status"] |= {"robustness": "degraded", "conditions": [failing]}
+    items.append(upgrade_of([("h1", "Pre-draining"), ("h2", "Images preloaded"), ("w1", "Images preloaded")]))
+    says = ("Longhorn volume pvc-vms-upgrade-repo stays degraded", "Harvester drains no node")
+    return Incident("https://github.com/harvester/harvester/issues/7923", items, "upgrade", 1, says)
+
+
+def one_management_node() -> Incident:
+    space = "harvester-system"
+    items = [node("h1", (1, 3), roles=("control-plane", "master")), *(node(name, (1, 3)) for name in HARVESTER[1:])]
+    items += kubevirt((1, 3), ["h1"], HARVESTER, namespace=space, infra=INFRA) + namespaces("vms", space)
+    items += machine("web", "h1", (1, 3), strategy="LiveMigrate", disks=["web"]) + claim("web")
+    says = ("virt-controller can run on h1 alone, and leaves it before the VMs",)
+    return Incident("https://github.com/harvester/harvester/issues/7647", items, "drain h1", 1, says)
+
+
+def ceph(*cordoned_nodes: str) -> list[Object]:
+    items = [node(name, unschedulable=name in cordoned_nodes, roles=("control-plane", "worker")) for name in NODES]
+    items += namespaces("vms") + kubevirt((1, 6), NODES, NODES) + rook(NODES, 3, "HEALTH_OK")
+    return items + machine("web", "n2", strategy="LiveMigrate", disks=["web"]) + claim("web")
+
+
+def failed_osd() -> Incident:
+    items = ceph("n1")
+    every = only(items, "PodDisruptionBudget", "rook-ceph-osd")
+    items.remove(every)
+    owner = every["metadata"]["ownerReferences"]
+    for name in NODES[:2]:
+        chosen = {"app": "rook-ceph-osd", "topology-location-host": name}
+        keeps = budget(f"rook-ceph-osd-host-{name}", "rook-ceph", chosen, 2, unavailable=0)
+        keeps["metadata"]["ownerReferences"] = owner
+        items.append(keeps)
+    failed = only(items, "Pod", "rook-ceph-osd-5-5d8f-x0")
+    items[items.index(failed)] = unready(failed)
+    says = ("OSD 5 on n3 is down although the node is up",)
+    return Incident("https://github.com/rook/rook/issues/15341", items, "drain n1", 1, says, ("until n3 is back and",))
+
+
+def osd_without_data() -> Incident:
+    items = ceph("n1")
+    only(items, "PodDisruptionBudget", "rook-ceph-osd")["status"] |= {"currentHealthy": 5, "disruptionsAllowed": 0}
+    gone = only(items, "Pod", "rook-ceph-osd-0-5d8f-x0")
+    pending = unready(gone, since=ago(minutes=45))
+    pending["status"]["phase"] = "Pending"
+    del pending["spec"]["nodeName"]
+    items[items.index(gone)] = pending
+    says = ("OSD 0 of n1 is, and Rook has not let the other OSDs of the node go",)
+    return Incident("https://github.com/rook/rook/issues/12375", items, "drain n1", 1, says, ("about 1 minute",))
+
+
+def incidents() -> list[Incident]:
+    return [
+        wrong_selector(),
+        no_longhorn_manager(),
+        orphaned_engine(),
+        last_replica(),
+        witness(),
+        one_management_node(),
+        failed_osd(),
+        osd_without_data(),
+    ]

@@ -1,0 +1,103 @@
+"""Pods, quotas, labels and devices that decide what a drain does to VMs."""
+
+from tests.healthy.clusters import kafka
+from tests.healthy.machines import claim, machine, unmigratable
+from tests.healthy.parts import Object, namespaces, obj, pod
+
+from .case import Incident, cluster, ending, only
+
+
+def launcher_of_a_node_that_was_off() -> Incident:
+    items = cluster(vms=[("web", "n1")])
+    launcher = only(items, "Pod", "virt-launcher-web-k2x7q")
+    items[items.index(launcher)] = ending(launcher, "Failed", hours=7)
+    vmi = only(items, "VirtualMachineInstance", "web")
+    vmi["status"]["phase"] = "Failed"
+    vmi["metadata"]["deletionTimestamp"] = launcher["metadata"]["creationTimestamp"]
+    says = ("Pod vms/virt-launcher-web-k2x7q", "should have ended 420 minutes ago", "the storage of its node")
+    return Incident("https://github.com/kubernetes/kubernetes/issues/122960", items, "drain n1", 1, says)
+
+
+def finalizer_of_an_ended_pod() -> Incident:
+    held = ending(pod("debug", "ci", "n1", {}, None), "Succeeded", days=7)
+    held["metadata"]["finalizers"] = ["prow.x-k8s.io/gcsk8sreporter"]
+    says = ("finalizer prow.x-k8s.io/gcsk8sreporter is still set",)
+    items = [*cluster("n1", vms=[("web", "n1")]), held, *namespaces("ci")]
+    return Incident("https://github.com/kubernetes/test-infra/issues/26611", items, "drain n1", 1, says)
+
+
+def drain_cleaner() -> Incident:
+    items = [*cluster(vms=[("web", "n1")]), *namespaces("streams")]
+    brokers = kafka("streams")
+    for each in brokers:
+        if "nodeName" in each.get("spec", {}):
+            each["spec"]["nodeName"] = each["spec"]["nodeName"].replace("w", "n")
+    only(brokers, "PodDisruptionBudget", "events-kafka")["spec"]["maxUnavailable"] = 1
+    only(brokers, "PodDisruptionBudget", "events-kafka")["status"]["disruptionsAllowed"] = 1
+    cleaner = only(brokers, "Deployment", "strimzi-drain-cleaner")
+    cleaner["spec"]["template"]["spec"]["containers"][0]["image"] = "quay.io/strimzi/drain-cleaner:1.3.0"
+    says = ("Drain Cleaner refuses its eviction with an error", "Drain again")
+    return Incident("https://github.com/kubereboot/kured/issues/1269", items + brokers, "drain n1", 1, says)
+
+
+def quota() -> Incident:
+    used = {"limits.memory": "52216983555"}
+    spec = {"hard": {"limits.memory": "64Gi"}}
+    held = obj("ResourceQuota", "v1", "default-gmp6p", "vms", spec=spec, status=spec | {"used": used})
+    items = cluster(vms=[("pool1-0", "n1")])
+    for each in items:
+        if each["kind"] in ("VirtualMachine", "VirtualMachineInstance"):
+            inner = each["spec"].get("template", {}).get("spec", each["spec"])
+            inner["domain"]["resources"] = {"limits": {"memory": "16Gi"}}
+    launcher = only(items, "Pod", "virt-launcher-pool1-0-k2x7q")
+    launcher["spec"]["containers"][0]["resources"] |= {"limits": {"memory": "17405661185"}}
+    says = ("ResourceQuota default-gmp6p leaves no room for a second pod: limits.memory",)
+    return Incident("https://github.com/harvester/harvester/issues/3124", [*items, held], "drain n1", 1, says)
+
+
+def pinned() -> Incident:
+    items = cluster("n1", vms=[])
+    pin = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+    items += machine("vm1", "n1", strategy="LiveMigrate", disks=["vm1"], spec=pin, selector=pin["nodeSelector"])
+    says = ("no other node can take it", "kubernetes.io/hostname=n1")
+    source = "https://github.com/harvester/harvester/issues/5306"
+    return Incident(source, items + claim("vm1"), "drain n1", 1, says)
+
+
+def stale_features() -> Incident:
+    items = cluster(vms=[])
+    moved = {"completed": True, "sourceNode": "n2", "targetNode": "n1", "migrationUid": "uid-old"}
+    chosen = {f"cpu-feature.node.kubevirt.io/{name}": "true" for name in ("avx2", "vmx-activity-wait-sipi")}
+    options: Object = {"selector": chosen, "status": {"migrationState": moved}}
+    items += machine("erp", "n1", strategy="LiveMigrate", disks=["erp"], **options) + claim("erp")
+    says = ("no other node can take it", "vmx-activity-wait-sipi")
+    return Incident("https://github.com/kubevirt/kubevirt/pull/17812", items, "drain n1", 1, says)
+
+
+def shared_gpu() -> Incident:
+    items = cluster(vms=[("web", "n1")])
+    device = "nvidia.com/NVIDIA_A2-4Q"
+    for each in ("allocatable", "capacity"):
+        only(items, "Node", "n1")["status"][each][device] = "2"
+    options: Object = {
+        "strategy": "LiveMigrateIfPossible",
+        "migratable": unmigratable("HostDeviceNotLiveMigratable", "VMI uses a GPU host devices"),
+        "domain": {"devices": {"gpus": [{"name": "gpu1", "deviceName": device}]}},
+        "requests": {device: "1"},
+        "disks": ["vgpu"],
+    }
+    items += machine("vgpu", "n1", **options) + claim("vgpu")
+    says = ("waits for its node", "HostDeviceNotLiveMigratable", "A drain of n1 ends")
+    return Incident("https://github.com/harvester/harvester/issues/10388", items, "drain n1", 0, says)
+
+
+def incidents() -> list[Incident]:
+    return [
+        launcher_of_a_node_that_was_off(),
+        finalizer_of_an_ended_pod(),
+        drain_cleaner(),
+        quota(),
+        pinned(),
+        stale_features(),
+        shared_gpu(),
+    ]
