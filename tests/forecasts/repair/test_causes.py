@@ -16,10 +16,16 @@ from tests.forecasts.repair.broken_clusters import (
     storage_class,
     vm,
 )
+from tools import example_cluster
+from tools.example_vms import TIME
 from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
+from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import CostClass, Goal, Proof
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import PDB
+from virt_admit.model.kubernetes.objects import Object
 
 SMALL = {**ROOM, "memory": "6Gi"}
 BRIDGE = {"domain": {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}, "memory": {"guest": "4Gi"}}}
@@ -240,3 +246,19 @@ def test_what_was_not_read_leaves_the_answer_open():
     plan = repair(cluster(vm(), unreadable=("poddisruptionbudgets.policy",)), Goal.DRAIN)
     assert (plan.holds, plan.reaches, plan.steps) == (None, None, ())
     assert "poddisruptionbudgets.policy" in plan.unseen
+
+
+def test_a_vm_whose_outcome_is_unknown_is_named():
+    """It may leave its node, so no step is made; a plan that is silent about it would look complete."""
+    stuck = Snapshot(example_cluster.objects(), ["*"], (), "v1.34.2", TIME)
+    plan = repair(stuck, Goal.DRAIN)
+    left = {"BudgetForbidsEviction:shop/checkout", "CannotBeDetermined:shop/db"}
+    assert {each.problem.id for each in plan.remaining} == left
+    assert left <= {problem.id for problem in plan.problems}
+
+    healthy = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    budgets = [Object({**each.data, "status": healthy}) for each in stuck.known(PDB)]
+    plan = repair(ChangedCluster(applied(plan.steps, stuck), budgets), Goal.DRAIN)
+    assert (plan.holds, plan.reaches, plan.steps) == (None, None, ())
+    assert [each.problem.id for each in plan.remaining] == ["CannotBeDetermined:shop/db"]
+    assert "more bandwidth" in plan.remaining[0].why

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.vm_outcomes import Forecast
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.repair import found_problems, surviving
 from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
 from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
 from virt_admit.forecasts.upgrade.rehearsal import Options, Stop, rehearse
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM
+
+UNDETERMINED: Final = "CannotBeDetermined"
+"""The cause of a VM whose outcome is unknown: no step is made for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,24 @@ class GoalJudgement:
             for vm in problem.vms:
                 found.setdefault(vm, []).append(problem)
         return {vm: tuple(some) for vm, some in found.items()}
+
+    @property
+    def undetermined(self) -> tuple[RootProblem, ...]:
+        """The VMs of which it cannot be said whether they leave their nodes although everything about them was read."""
+        known = self.by_vm
+        rows = [(vmi, row) for vmi, row in self.rows.items() if vmi not in known and not row.unseen]
+        return tuple(
+            RootProblem(
+                UNDETERMINED,
+                found_problems.root(row.vmi),
+                (row.vmi.at("status", "nodeName").text or "",),
+                row.reason,
+                (Witness("", vmi),),
+                remedy=row.remedy,
+            )
+            for vmi, row in sorted(rows, key=lambda item: item[0].full_name)
+            if row.outcome is VmOutcome.UNKNOWN
+        )
 
 
 def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgement:

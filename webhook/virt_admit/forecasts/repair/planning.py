@@ -72,6 +72,7 @@ READS: Final = union(
 )
 """The fields that a plan reads."""
 
+_NO_STEP: Final = "no step ends it"
 ROUNDS: Final = 6
 """How often what shows after the steps is repaired too."""
 _MOST_NODES: Final = 8
@@ -88,8 +89,15 @@ def repair(cluster: Cluster, goal: Goal, nodes: Sequence[str] = (), wishes: Wish
     """
     first = judge(goal, cluster, nodes)
     if first.holds or not first.problems:
-        return RepairPlan(goal, first.holds, first.holds, (), (), (), first.unseen, tuple(sorted(first.drainable)))
+        return _without_steps(goal, first)
     return _Planner(cluster, goal, tuple(nodes), wishes or Wishes(), first).plan()
+
+
+def _without_steps(goal: Goal, found: GoalJudgement) -> RepairPlan:
+    """Return the plan where nothing has to be done, or nothing is known that could be."""
+    left = () if found.holds else found.undetermined
+    remaining = tuple(RemainingProblem(problem, problem.remedy or _NO_STEP) for problem in left)
+    return RepairPlan(goal, found.holds, found.holds, (), left, remaining, found.unseen, tuple(sorted(found.drainable)))
 
 
 class _Planner:
@@ -271,9 +279,10 @@ class _Planner:
     # --- the result ---
 
     def _result(self, steps: list[RepairStep]) -> RepairPlan:
-        found = {**{problem.id: problem for problem in self.last.problems}, **self.found}
+        left = (*self.last.problems, *(self.last.undetermined if self.last.holds is not True else ()))
+        found = {**{problem.id: problem for problem in left}, **self.found}
         proven = finishing.proven(steps, found, self.last, self.cluster)
-        remaining = tuple(RemainingProblem(problem, self._why(problem)) for problem in self.last.problems)
+        remaining = tuple(RemainingProblem(problem, self._why(problem)) for problem in left)
         return RepairPlan(
             goal=self.goal,
             holds=self.first.holds,
@@ -286,7 +295,7 @@ class _Planner:
         )
 
     def _why(self, problem: RootProblem) -> str:
-        return self.refused.get(problem.id) or problem.remedy or "no step ends it"
+        return self.refused.get(problem.id) or problem.remedy or _NO_STEP
 
 
 class _As(ChangedCluster):
