@@ -94,7 +94,7 @@ class RecordedCluster:
         """By kind and function the value of each object."""
         self.computed = 0
         """A counter of computations."""
-        self.view: Cluster = View(self, None)
+        self.view: Cluster = RecordedView(self, None)
         """The cluster with these values. What is read here is not recorded."""
 
     @property
@@ -178,7 +178,7 @@ class RecordedCluster:
             value.value = self.cluster.cached(compute)
             return value
         try:
-            value.value = computed(compute, View(self, value))
+            value.value = computed(compute, RecordedView(self, value))
         except Exception as error:  # the value of everything that lets it pass
             value.error = error
         except BaseException:
@@ -225,7 +225,7 @@ def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashab
                 del index[key]
 
 
-class View:
+class RecordedView:
     """The look-ups of a cluster, recorded for one value, also those that the value itself makes later."""
 
     __slots__ = ("_reader", "_recorded")

@@ -7,7 +7,15 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-from virt_admit.engine.recorded_cluster import Ambient, NamedCluster, Read, RecordedCluster, Versions, View, whole
+from virt_admit.engine.recorded_cluster import (
+    Ambient,
+    NamedCluster,
+    Read,
+    RecordedCluster,
+    RecordedView,
+    Versions,
+    whole,
+)
 from virt_admit.kube.field_filter import FieldSet
 from virt_admit.kube.frozen_cache import Changes, Name
 from virt_admit.model.kubernetes import kinds
@@ -82,7 +90,7 @@ class Judgements:
                 yield result
 
     def _judge(self, kind: Kind, name: Name, cluster: Cluster) -> ObjectResult | None:
-        obj = cluster.whole(kind, *name) if isinstance(cluster, View) else None
+        obj = cluster.whole(kind, *name) if isinstance(cluster, RecordedView) else None
         return judge_object(obj, kind, self._rules, cluster, self._policy) if obj is not None else None
 
     def _reads(self, kind: Kind, changed: Mapping[Name, tuple[Object | None, Object | None]]) -> Iterator[Read]:
