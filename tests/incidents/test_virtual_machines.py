@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.advice import risky
-from tests.incidents import control_path, failures, placement, target_pods
+from tests.incidents import control_path, failures, placement, second_look, target_pods
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
@@ -15,6 +15,7 @@ INCIDENTS = [
     *target_pods.incidents(),
     *failures.incidents(),
     *control_path.incidents(),
+    *second_look.incidents(),
 ]
 
 

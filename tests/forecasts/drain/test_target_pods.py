@@ -156,3 +156,26 @@ def test_a_budget_that_counts_replicas_says_why_it_never_allows_an_eviction():
 
     assert found.outcome == BLOCKS
     assert "maxUnavailable counts replicas, and a VMI has no scale" in found.reason
+
+
+@pytest.mark.parametrize(("bandwidth", "outcome"), [("32Mi", UNKNOWN), ("64Mi", MIGRATES), ("0", MIGRATES)])
+def test_a_bandwidth_below_the_deadline_cancels_each_migration_of_full_memory(bandwidth, outcome):
+    limits = {"bandwidthPerMigration": bandwidth, "completionTimeoutPerGiB": 20}
+
+    def judged(more=limits, **status):
+        return row(cluster(vmi(**status), LAUNCHER, kubevirt({"migrations": more})))
+
+    assert judged().outcome == outcome
+    assert ("bandwidthPerMigration" in judged().reason) is (outcome == UNKNOWN)
+    assert judged(limits | {"allowPostCopy": True}).outcome == MIGRATES
+    before = {"completed": True, "startTimestamp": ago(500), "endTimestamp": ago(440)}
+    assert judged(migrationState=before).outcome == MIGRATES
+
+
+def test_devices_of_virt_handler_are_its_own():
+    nodes = [builders.node(name, allocatable=ROOM | {"devices.kubevirt.io/kvm": "0"}) for name in ("b", "c")]
+    own = launcher()
+    own.data["spec"]["containers"] = [{"name": "compute", "resources": {"requests": {"devices.kubevirt.io/kvm": "1"}}}]
+    found = row(cluster(vmi(), own, *nodes))
+
+    assert "see why virt-handler offers no devices.kubevirt.io/kvm there" in found.remedy

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Final
+
 from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_times import duration
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import node_local_volumes, vms
+from virt_admit.model.kubevirt.instances import migration_timeouts, node_local_volumes, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
@@ -37,4 +42,23 @@ def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
         return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
-    return None
+    return _slower_than_its_deadline(vmi, cluster)
+
+
+_SLOWEST: Final = 2**20
+"""Bytes per second: KubeVirt rounds a lower limit up (virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte)."""
+
+
+def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that the bandwidth limit copies less than the deadline demands; memory that is zero is not copied."""
+    found = migration_timeouts.settings(vmi, vmi["-"], cluster)
+    limit = migration_timeouts.seconds(vmi, found)
+    if found is None or limit is None or not found.bandwidth or found.ends_at_deadline:
+        return None
+    needed = migration_timeouts.size(vmi) / max(found.bandwidth, _SLOWEST)
+    if needed <= limit or vm_states_times.last_duration(vmi, cluster) is not None:
+        return None
+    copied, deadline = (duration(timedelta(seconds=each)) for each in (needed, limit))
+    reason = f"its memory takes {copied} with bandwidthPerMigration, and KubeVirt cancels a migration after {deadline}"
+    remedy = "raise bandwidthPerMigration or completionTimeoutPerGiB"
+    return Problem(reason, typed(remedy, typed_remedies.edit_configuration(cluster)))

@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
-from virt_admit.model.messages import names
+from virt_admit.model.messages import cut, names
 
 
 class VmEvent(enum.StrEnum):
@@ -148,7 +148,8 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
         return ""
     if vm is None or not migrations.condition_is_true(vm, "RestartRequired"):
         return ""
-    return "; changes of its VM wait for a restart, which a reboot is not"
+    said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
+    return f"; changes of its VM wait for a restart, which a reboot is not{f': {cut(said, 200)}' if said else ''}"
 
 
 # --- a migration that is asked for now -----------------------------------------------------------------------------

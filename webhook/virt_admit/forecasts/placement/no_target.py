@@ -54,7 +54,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
         return _not_ready_now({name: refusals[name] for name in sorted(busy)})
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
-    lasting = _lasting(refusals) or (f"add a node that has {absent}" if absent else "")
+    lasting = _lasting(refusals) or _offered(absent)
     remedy = f"{lasting}, or {otherwise}" if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
@@ -107,6 +107,13 @@ def _absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
     return next(
         (name for name in common if not any((nodes[node].allocatable or {}).get(name) for node in refusals)), ""
     )
+
+
+def _offered(device: str) -> str:
+    """Return how a device comes to another node; empty: there is no such device. virt-handler offers its own."""
+    if device.startswith("devices.kubevirt.io/"):
+        return f"see why virt-handler offers no {device} there (hardware virtualization, kernel modules)"
+    return f"add a node that has {device}" if device else ""
 
 
 def _broken_claim(causes: Collection[str]) -> str:
