@@ -26,12 +26,12 @@ def incident(request):
 
 @pytest.fixture
 def ask(incident, tmp_path):
-    """Return a function that runs the command of an incident and returns what it prints."""
+    """Return a function that runs a command on the cluster of an incident and returns what it prints."""
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(incident.snapshot()))
 
     def run(*words):
-        result = CliRunner().invoke(virt_admit, [*incident.ask, "--cluster", str(path), *words])
+        result = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)])
         assert result.exit_code in (0, 1, 2), result.output
         assert not risky(result.stdout), risky(result.stdout)
         return result.stdout
@@ -40,12 +40,19 @@ def ask(incident, tmp_path):
 
 
 def test_the_cause_is_said(incident, ask):
-    said = ask()
+    said = ask(*incident.ask)
     assert not [fact for fact in incident.facts if not re.search(fact, said)], (incident.url, said)
 
 
 def test_the_verdict_is_right(incident, ask):
     if incident.ask[0] != "drain":
         return
-    nodes = json.loads(ask("-o", "json"))["nodes"]
+    nodes = json.loads(ask(*incident.ask, "-o", "json"))["nodes"]
     assert [node["drainable"] in incident.verdict for node in nodes] == [True], (incident.url, nodes)
+
+
+def test_an_upgrade_does_not_pass_a_node_that_cannot_be_drained(incident, ask):
+    if True in incident.verdict:
+        return
+    found = json.loads(ask("upgrade", "-o", "json"))
+    assert found["possible"] is not True, (incident.url, found["waves"])

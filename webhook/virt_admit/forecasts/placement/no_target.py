@@ -131,13 +131,16 @@ def _cause(causes: Collection[str]) -> ProblemCause:
     return ProblemCause.NO_TARGET
 
 
-def is_lasting(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> bool | None:
+def is_lasting(
+    target: SchedulingTarget, vmi: Object, cluster: Cluster, *, refused: Collection[str] = ()
+) -> bool | None:
     """Return whether no other node can ever run the pod of a VMI; None: that cannot be determined.
 
     Capacity, cordons and readiness pass; a disk of the node, a selector or a device that others lack does not.
+    ``refused``: nodes to which it never migrates, for reasons that kube-scheduler does not know.
     """
     here = vmi.at("status", "nodeName").text or ""
-    runs = candidates.scheduler(cluster).ever(target.pod, here, SCHEDULABLE)
+    runs = candidates.scheduler(cluster).ever(target.pod, here, SCHEDULABLE, refused)
     if runs is None or (runs and target.placement.unseen):
         return None
     return not runs

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -107,7 +108,11 @@ class Targets:
     def why(self, pod: Pod) -> str:
         """Return why no node takes the pod, in words."""
         causes: dict[str, None] = {}
-        for node, why in sorted(self._scheduler.place(pod).refusals.items()):
+        refusals = self._scheduler.place(pod).refusals
+        serving = {
+            node: why for node, why in refusals.items() if SCHEDULABLE in self._scheduler.state.nodes[node].labels
+        }
+        for node, why in sorted((serving or refusals).items()):
             causes.update(dict.fromkeys(f"{cause} on {node}" for cause in why.split("; ")))
         for node in sorted(self._scheduler.accepting(pod)):
             lacking = [name for name, value in pod.requests.items() if self._free[node].get(name, 0) < value]

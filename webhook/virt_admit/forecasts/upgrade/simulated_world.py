@@ -19,6 +19,7 @@ from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, UnderWay, Vm, World
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubevirt.instances import migration_failures
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
 from virt_admit.model.node_updates.node_phases import PoolUpdate
@@ -129,7 +130,8 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
-        if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster):
+        failed = migration_failures.impossible_targets(row.vmi, cluster)
+        if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed):
             return row.reason
     if found.cluster < 1 or found.node < 1:
         return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"

@@ -6,7 +6,7 @@ once for all pods that demand the same, because a cluster has thousands of VMs o
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -102,7 +102,7 @@ class FilterPipeline:
                 judged[name] = "; ".join(causes) if causes or not unseen else None
         return Placement(demand.by_labels, without, judged, demand.unseen, self.complete, guessed=self._is_guessed(pod))
 
-    def ever(self, pod: Pod, without: str, unless: str) -> bool | None:
+    def ever(self, pod: Pod, without: str, unless: str, refused: Collection[str] = ()) -> bool | None:
         """Return whether another node could run the pod at some time, whatever is cordoned, full or down now.
 
         What never passes by itself: labels, affinity to nodes, lasting taints, volumes of another node, and more of a
@@ -112,12 +112,14 @@ class FilterPipeline:
             pod: the pod to place.
             without: the node that it is on.
             unless: a label that every node for such pods has, whatever its value is now.
+            refused: further nodes that never run it, for reasons that kube-scheduler does not know.
         """
         claims, fault, unseen = self._claims(pod, ())
         if not self.complete or fault:
             return None
         lasting = replace(pod, node_selector={k: v for k, v in pod.node_selector.items() if k != unless})
-        others = (node for name, node in self.state.nodes.items() if name != without and unless in node.labels)
+        left_out = {without, *refused}
+        others = (node for name, node in self.state.nodes.items() if name not in left_out and unless in node.labels)
         found = any(self._may_run(lasting, claims, node) for node in others)
         return None if found and unseen else found  # what was not read may forbid more, and never less
 
