@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.advice import risky
-from tests.incidents import control_path, failures, placement, second_look, target_pods
+from tests.incidents import control_path, failures, placement, second_look, target_pods, third_look
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
@@ -16,6 +16,7 @@ INCIDENTS = [
     *failures.incidents(),
     *control_path.incidents(),
     *second_look.incidents(),
+    *third_look.incidents(),
 ]
 
 

@@ -13,6 +13,8 @@ from virt_admit.forecasts.drain.states.vm_states_failures import remedy
         ("Failed to write to '/var/run/x': No space left on device", "free space"),
         ("Cannot access storage file '/var/run/kubevirt-private/x': Permission denied", "repair the access"),
         ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "free memory"),
+        ("argument unsupported: parameter 'x' not supported", "install a virt-launcher whose libvirt knows"),
+        ("Unsafe migration: Migration without shared storage is unsafe", "move its disks to storage"),
         ("words of a later release", "remove the cause that its events name"),
     ],
 )

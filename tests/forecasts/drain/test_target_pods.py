@@ -114,6 +114,22 @@ def test_an_unready_virt_handler_is_the_cause_where_nodes_are_ready():
     assert "no node that could take it is ready" not in found.reason
 
 
+def test_a_virt_handler_that_does_not_start_passes_and_is_no_reason_to_shut_the_guest_down():
+    status = {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}
+    status["containerStatuses"] = waiting("ImagePullBackOff", "a; b")
+    labels = {"labels": {"kubevirt.io": "virt-handler"}}
+    handlers = [
+        manifest("v1", "Pod", f"virt-handler-{on}", "kubevirt", metadata=labels, spec={"nodeName": on}, status=status)
+        for on in ("b", "c")
+    ]
+    found = row(cluster(vmi(), LAUNCHER, *handlers))
+
+    assert "virt-handler serves none of the nodes that could take it: b, c" in found.reason
+    assert "(virt-handler on b is not ready: ImagePullBackOff: a, b)" in found.reason
+    assert "repair virt-handler" in found.remedy
+    assert "evictionStrategy" not in found.remedy
+
+
 def test_a_missing_migration_network_is_why_virt_handler_does_not_start():
     labels = {"kubevirt.io": "virt-handler"}
     status = {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}

@@ -1,4 +1,4 @@
-"""An upgrade whose VMs cannot migrate to any node, although kube-scheduler would place them."""
+"""An upgrade whose VMs cannot migrate to any node, although kube-scheduler would place them there."""
 
 import pytest
 
@@ -44,3 +44,20 @@ def test_the_stop_names_the_nodes_that_run_vms_alone():
     assert found.possible is False
     assert any("no other node can take it (memory" in stop.reason for stop in found.stops)
     assert not any("master" in stop.reason for stop in found.stops)
+
+
+@pytest.mark.parametrize(("broken", "possible"), [(("b", "c"), False), (("b",), True)])
+def test_nodes_whose_virt_handler_is_not_ready_take_no_vm(broken, possible):
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
+    labels = {"labels": {"kubevirt.io": "virt-handler"}}
+    handlers = [
+        builders.manifest(
+            "v1", "Pod", f"handler-{on}", "kubevirt", metadata=labels, spec={"nodeName": on}, status=status
+        )
+        for on in broken
+    ]
+    own = launcher()
+    own.data["spec"]["nodeSelector"] = {"kubevirt.io/schedulable": "true"}
+    found = rehearsal.rehearse(cluster(vmi(), own, node("a"), *handlers), Options(), forecast_only=True)
+
+    assert found.possible is possible

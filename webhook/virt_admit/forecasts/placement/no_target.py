@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import kubectl
@@ -49,9 +49,9 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
         if not runs_kubevirt:
             return None
         return Problem("no other node runs KubeVirt", f"add one, or {otherwise}", ProblemCause.NO_TARGET)
-    busy = [name for name, why in refusals.items() if _MOMENT.issuperset(why.split("; "))]
+    busy = [name for name, why in refusals.items() if all(_passes(cause) for cause in why.split("; "))]
     if busy:
-        return _not_ready_now({name: refusals[name] for name in sorted(busy)})
+        return _not_ready_now({name: refusals[name] for name in sorted(busy)}, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
     lasting = _lasting(refusals) or _offered(absent)
@@ -62,14 +62,19 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
 
 
-def _not_ready_now(refusals: Mapping[str, str]) -> Problem:
+def _passes(cause: str) -> bool:
+    return cause in _MOMENT or cause.startswith(virt_handlers.BROKEN)
+
+
+def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     """Return that the nodes which could take a VM are not ready, each for causes that pass."""
     nodes = list(refusals)
-    if all(why == _UNSERVED for why in refusals.values()):
-        reason = f"virt-handler serves none of the nodes that could take it: {names(nodes)}"
+    unserved = [name for name, why in refusals.items() if _UNSERVED in why or virt_handlers.BROKEN in why]
+    why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
+    if unserved == nodes and not any("cordoned" in each or "not Ready" in each for each in refusals.values()):
+        reason = f"virt-handler serves none of the nodes that could take it: {names(nodes)}{f' ({why})' if why else ''}"
         command = "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
         return Problem(reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command)
-    unserved = [name for name in nodes if _UNSERVED in refusals[name]]
     more = f"; virt-handler does not serve {names(unserved)}" if unserved else ""
     cordoned = [name for name in nodes if refusals[name] == "cordoned"]
     verb = "uncordon" if cordoned else "describe node"

@@ -26,6 +26,8 @@ READS: Final[Reads] = union(
     },
 )
 
+BROKEN: Final = "virt-handler on "
+"""How each reason begins."""
 _HEARTBEAT: Final = "kubevirt.io/heartbeat"
 _BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
 """virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
@@ -35,15 +37,15 @@ def problem(cluster: Cluster, node: str) -> str:
     """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
     pod = cluster.cached(_pods).get(node)
     if pod is not None and pod.condition("Ready")["status"].text == "False":
-        why = cluster.cached(_missing_network) or pod_starts.failure(pod, cluster)
-        return f"virt-handler on {node} is not ready{f': {why}' if why else ''}"
+        why = (cluster.cached(_missing_network) or pod_starts.failure(pod, cluster)).replace("; ", ", ")  # one cause
+        return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
     try:
         found = cluster.get(NODE, "", node)
     except Unseen:
         return ""
     age = clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
     if age is not None and age > _BEATS_WITHIN:
-        return f"virt-handler on {node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
+        return f"{BROKEN}{node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""Nodes that are cordoned or not Ready only until their update ends."""
+"""Nodes that are cordoned or not Ready only until their update ends, and nodes whose virt-handler does not work."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from virt_admit.forecasts.upgrade.rollouts import Pool
@@ -24,18 +24,32 @@ def returning(pools: Iterable[Pool], cluster: Cluster) -> frozenset[str]:
 
 def with_nodes_back(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
     """Return the filters over the cluster as it is when these nodes are back."""
+    return _with_changed(scheduler, nodes, _back)
+
+
+def without_virt_handler(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
+    """Return the filters over the cluster in which these nodes take no VM: their virt-handler does not work."""
+    return _with_changed(scheduler, nodes, _unserved)
+
+
+def _with_changed(scheduler: FilterPipeline, nodes: Collection[str], change: Callable[[Node], Node]) -> FilterPipeline:
     if not nodes:
         return scheduler
     state = scheduler.state.fork()
-    back = {name: _back(node) if name in nodes else node for name, node in state.nodes.items()}
+    changed = {name: change(node) if name in nodes else node for name, node in state.nodes.items()}
     return FilterPipeline(
-        replace(state, nodes=back),
+        replace(state, nodes=changed),
         scheduler.volumes,
         scheduler.unseen,
         scheduler.complete,
         scheduler.most_terms,
         scheduler.unread_namespaces,
     )
+
+
+def _unserved(node: Node) -> Node:
+    served = {SCHEDULABLE: "false"} if SCHEDULABLE in node.labels else {}
+    return replace(node, labels={**node.labels, **served})
 
 
 def _back(node: Node) -> Node:

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import no_target, quotas
+from virt_admit.forecasts.placement import no_target, quotas, virt_handlers
 from virt_admit.forecasts.placement.candidates import scheduler
 from virt_admit.forecasts.upgrade import durations, returning_nodes, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
@@ -77,6 +77,7 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     }
     back = returning_nodes.returning(start.pools, cluster)
     filters = returning_nodes.with_nodes_back(scheduler(cluster), back)
+    filters = returning_nodes.without_virt_handler(filters, cluster.cached(virt_handlers.broken).keys() - back)
     away = back if start.continued else frozenset()
     return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away)
 

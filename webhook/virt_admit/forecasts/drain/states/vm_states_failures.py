@@ -71,6 +71,7 @@ _REMEDIES: Final = (
     ),
     (("cannot access", "no such file", "not found", "does not exist"), "provide what it needs on the target node"),
     (("target pod", "unschedulable", "pending"), "let kube-scheduler place its target pod"),
+    (("without shared storage",), "move its disks to storage that both nodes share"),
     (("argument unsupported",), "install a virt-launcher whose libvirt knows that parameter"),
     (("unsupported configuration", "not supported", "unsafe"), "remove the device or feature that QEMU cannot migrate"),
     (("aborted", "cancel"), "see who cancelled it, or give migrations more time"),
