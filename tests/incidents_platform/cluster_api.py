@@ -61,8 +61,13 @@ def volumes_of_a_dead_node() -> Incident:
     waiting["lastTransitionTime"] = ago(hours=4)
     items += [machine("machine-n1", "n1", conditions=[waiting]), *management()]
     items += [machine(f"machine-{name}", name) for name in NODES[1:]]
-    says = ("never restarts", "has waited 240 min for volumes to be detached", "nodeVolumeDetachTimeout is not set")
-    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/10661", items, "outage n1", 1, says)
+    says = (
+        "never restarts",
+        "has waited 240 min for volumes to be detached",
+        "set nodeVolumeDetachTimeout of Machine machine-n1",
+    )
+    never = ("change MachineHealthCheck",)
+    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/10661", items, "outage n1", 1, says, never)
 
 
 def single_instance() -> Incident:

@@ -1,5 +1,6 @@
 """OpenShift: pools that do not go on, guard pods, webhooks that fail closed, taints and members of etcd."""
 
+from tests.healthy.clusters import elastic
 from tests.healthy.machines import kubevirt, machine
 from tests.healthy.openshift import CONFIG, MASTER_TAINT, config_notes, pool
 from tests.healthy.parts import Object, budget, conditions, deployment, namespaces, node, obj, pod, service, webhook
@@ -43,8 +44,16 @@ def paused_pool() -> Incident:
 
 def drain_of_a_pool_failed() -> Incident:
     why = 'failed to drain node (5 tries): error when evicting pods/"elasticsearch-sample-es-default-1"'
-    items = [*workers("n1", n1=failed(why)), degraded(why)]
-    says = ("Node n1 is reporting", "elasticsearch-sample-es-default-1")
+    found = elastic("vms")
+    for each in found:
+        if "nodeName" in each.get("spec", {}):
+            each["spec"]["nodeName"] = each["spec"]["nodeName"].replace("w", "n")
+    only(found, "Elasticsearch", "logs")["status"]["health"] = "yellow"
+    protects = next(each for each in found if each["kind"] == "PodDisruptionBudget")
+    protects["spec"]["minAvailable"] = 3
+    protects["status"] |= {"desiredHealthy": 3, "disruptionsAllowed": 0}
+    items = [*workers("n1", n1=failed(why)), degraded(why), *found]
+    says = ("Node n1 is reporting", "elasticsearch-sample-es-default-1", "the health of Elasticsearch logs is yellow")
     return Incident("https://github.com/okd-project/okd/issues/593", items, "upgrade", 1, says)
 
 

@@ -56,6 +56,8 @@ class Actor:
     detach: Detach = Detach.UNKNOWN
     unseen: tuple[str, ...] = ()
     """What could not be read, so that it may refuse, or may act after all."""
+    remedy: str = ""
+    """What makes it act, if that is not the check itself."""
 
     @property
     def at(self) -> Seconds | None:
@@ -188,7 +190,8 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     freed = refuses or _freed(view, course, node, loss)
     unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen)))
     if isinstance(freed, str):
-        return Actor(node, view.title, remediator, refuses=freed, unseen=unseen)
+        remedy = machine_replacement.remedy(_machine_of(view, node, loss.cluster), loss)
+        return Actor(node, view.title, remediator, refuses=freed, unseen=unseen, remedy=remedy)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = [detection(loss), Part("waited", wait, wait)]
     if view.cooldown.high != 0:

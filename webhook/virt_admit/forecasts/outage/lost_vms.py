@@ -238,10 +238,10 @@ def _bound(case: _Case, loss: Loss) -> str:
 
 def _acting(node: str, coverage: NodeCoverage) -> str:
     """Return what makes a health check act: a check that refuses exists already."""
-    refusing = next((actor.check for actor in coverage.actors if actor.refuses), "")
-    return (
-        f"change {refusing} so that it acts for {node}" if refusing else f"create a health check that acts for {node}"
-    )
+    refusing = next((actor for actor in coverage.actors if actor.refuses), None)
+    if refusing is None:
+        return f"create a health check that acts for {node}"
+    return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
 
 
 def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str) -> LostVm:

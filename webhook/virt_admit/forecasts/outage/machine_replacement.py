@@ -79,6 +79,12 @@ def _stuck(machine: Object, loss: Loss) -> str:
     )
 
 
+def remedy(machine: Object | None, loss: Loss) -> str:
+    """Return what lets the deletion of a Machine end; empty: nothing about the Machine holds it up."""
+    stuck = machine is not None and _stuck(machine, loss)
+    return f"set nodeVolumeDetachTimeout of Machine {machine.name}" if machine is not None and stuck else ""
+
+
 _DETACHED: Final = datetime.timedelta(minutes=10)
 """kube-controller-manager detaches the volumes of pods that are gone within six minutes."""
 

@@ -256,7 +256,9 @@ def _simulated(
         if pool.obstacle is None
         for each in pool.failing
     )
-    stops = (*failed, *late, *_stops(plan, pools, lasting, low, high))
+    failing = {each.node for pool in pools for each in pool.failing}  # often a drain that did not end is why
+    undrained = _certain_stops(node for node in plan.nodes if node.name in failing and "cordoned" in node.state)
+    stops = (*failed, *late, *_stops(plan, pools, lasting, low, high), *undrained)
     stopped = bool(low.stops and high.stops)
     preempting = stopped and _depends_on_preemption(plan, worlds, (low, high), cluster)
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(_undetermined(low, high))
