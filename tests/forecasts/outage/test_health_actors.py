@@ -289,6 +289,9 @@ def test_a_member_of_etcd_that_is_down_counts_for_the_quorum(labels, namespace):
         each["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     assert lose(snapshot(masters, NODES, etcd), "m1").quorum.kept is True
     etcd[0]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    etcd[0]["status"]["phase"] = "Succeeded"  # a job with the same label
+    assert lose(snapshot(masters, NODES, etcd), "m1").quorum.kept is True
+    etcd[0]["status"]["phase"] = "Running"
     found = lose(snapshot(masters, NODES, etcd), "m1")
     assert (found.quorum.kept, found.quorum.left) == (None, 2)
     assert any("etcd on m0 is not ready" in why for why in found.because)

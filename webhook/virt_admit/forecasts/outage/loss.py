@@ -196,6 +196,7 @@ def _broken_etcd(cluster: Cluster) -> frozenset[str]:
         for pod in cluster.known(POD)
         if (pod.namespace, pod.labels.get(_ETCD_PODS.get(pod.namespace, "-"))) in _ETCD
         and pod.condition("Ready")["status"].text == "False"
+        and pod.at("status", "phase").text not in FINISHED
     )
 
 
