@@ -64,3 +64,11 @@ def ending(pod: Object, phase: str, **late: float) -> Object:
     found["metadata"] |= {"deletionTimestamp": ago(**late), "deletionGracePeriodSeconds": 30}
     found["status"]["phase"] = phase
     return found
+
+
+def dead(items: list[Object], name: str) -> list[Object]:
+    """Return the cluster after the node has stopped reporting."""
+    node = only(items, "Node", name)
+    for condition in node["status"]["conditions"]:
+        condition |= {"status": "Unknown", "lastTransitionTime": ago(hours=5), "lastHeartbeatTime": ago(hours=5)}
+    return items

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.healthy.parts import Object, ago, budget, conditions, deployment, namespaces, obj, pod
 
-from .case import NODES, Incident, cluster, ending, only, unready
+from .case import NODES, Incident, cluster, dead, ending, only, unready
 
 CAPI = "cluster.x-k8s.io/v1beta1"
 LABELS = {"cluster.x-k8s.io/deployment-name": "workers", "cluster.x-k8s.io/cluster-name": "prod"}
@@ -31,14 +31,6 @@ def management(limit: int | str = "100%", **spec: Any) -> list[Object]:
         obj("Cluster", CAPI, "prod", "capi", spec={}, status=status),
         *namespaces("capi"),
     ]
-
-
-def dead(items: list[Object], name: str) -> list[Object]:
-    """Return the cluster after the node has stopped reporting."""
-    node = only(items, "Node", name)
-    for condition in node["status"]["conditions"]:
-        condition |= {"status": "Unknown", "lastTransitionTime": ago(hours=5), "lastHeartbeatTime": ago(hours=5)}
-    return items
 
 
 def drain_of_a_dead_node() -> Incident:

@@ -5,7 +5,7 @@ from tests.healthy.machines import kubevirt, machine
 from tests.healthy.openshift import CONFIG, MASTER_TAINT, config_notes, pool
 from tests.healthy.parts import Object, budget, conditions, deployment, namespaces, node, obj, pod, service, webhook
 
-from .case import NODES, Incident, cluster, only, unready
+from .case import NODES, Incident, ago, cluster, dead, only, unready
 
 MASTERS = ("m0", "m1", "m2")
 
@@ -108,13 +108,13 @@ def taint_left_by_a_remediator() -> Incident:
     return Incident("https://github.com/medik8s/self-node-remediation/issues/258", items, "scan", 0, says)
 
 
-def self_remediation() -> list[Object]:
-    """Return a NodeHealthCheck of the control plane, and its template."""
+def self_remediation(role: str = "control-plane") -> list[Object]:
+    """Return a NodeHealthCheck of the nodes with a role, and its template."""
     kind, version, space = "SelfNodeRemediationTemplate", "self-node-remediation.medik8s.io/v1alpha1", "medik8s"
-    selector = {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}
+    selector = {"matchExpressions": [{"key": f"node-role.kubernetes.io/{role}", "operator": "Exists"}]}
     reference = {"apiVersion": version, "kind": kind, "name": "snr", "namespace": space}
     spec = {"minHealthy": "51%", "selector": selector, "remediationTemplate": reference}
-    check = obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "masters", spec=spec)
+    check = obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "check", spec=spec)
     return [check, obj(kind, version, "snr", space, spec={"template": {"spec": {}}}), *namespaces(space)]
 
 
@@ -128,6 +128,17 @@ def etcd_down_on_a_ready_node() -> Incident:
     says = ("etcd on m0 is not ready, which decides whether the API stops",)
     source = "https://github.com/medik8s/node-healthcheck-operator/pull/272"
     return Incident(source, items, "outage m1", 2, says)
+
+
+def remediation_that_timed_out() -> Incident:
+    items = dead(cluster("n1", vms=[("web", "n1")]), "n1") + self_remediation("worker")
+    check = only(items, "NodeHealthCheck", "check")
+    template = check["spec"].pop("remediationTemplate")
+    check["spec"]["escalatingRemediations"] = [{"remediationTemplate": template, "order": 1, "timeout": "30m"}]
+    over = {"started": ago(hours=4, minutes=30), "timedOut": ago(hours=4)}
+    check["status"] = {"unhealthyNodes": [{"name": "n1", "remediations": [over]}]}
+    says = ("never restarts", "all its remediators have timed out, and none is left")
+    return Incident("https://github.com/medik8s/self-node-remediation/issues/261", items, "outage n1", 1, says)
 
 
 def api_service_without_endpoint() -> Incident:
@@ -163,6 +174,7 @@ def incidents() -> list[Incident]:
         eviction_webhook_without_endpoint(),
         taint_left_by_a_remediator(),
         etcd_down_on_a_ready_node(),
+        remediation_that_timed_out(),
         api_service_without_endpoint(),
         descheduler_without_background_evictions(),
     ]

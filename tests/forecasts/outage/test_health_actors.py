@@ -295,3 +295,16 @@ def test_a_member_of_etcd_that_is_down_counts_for_the_quorum(labels, namespace):
     found = lose(snapshot(masters, NODES, etcd), "m1")
     assert (found.quorum.kept, found.quorum.left) == (None, 2)
     assert any("etcd on m0 is not ready" in why for why in found.because)
+
+
+@pytest.mark.parametrize(("timed_out", "acts"), [(["2026-01-01T12:00:00Z"], False), ([None], True)])
+def test_a_node_whose_only_remediation_has_timed_out_is_left_alone(timed_out, acts):
+    check, template = nhc()
+    reference = check["spec"].pop("remediationTemplate")
+    check["spec"]["escalatingRemediations"] = [{"remediationTemplate": reference, "order": 1, "timeout": "30m"}]
+    started = [{"started": "2026-01-01T11:30:00Z", **({"timedOut": at} if at else {})} for at in timed_out]
+    check["status"] = {"unhealthyNodes": [{"name": "n1", "remediations": started}]}
+    nodes = [node("n1", ready="Unknown"), *NODES[1:]]
+    row = only_vm(lose(snapshot(nodes, vm("db", "n1"), check, template), "n1"))
+    assert ("all its remediators have timed out" in row.reason) is not acts
+    assert (row.outcome == "restarts") is acts

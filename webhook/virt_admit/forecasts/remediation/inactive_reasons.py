@@ -50,7 +50,20 @@ def refused(check: HealthCheck, selection: Selection, cluster: Cluster) -> Mappi
         return {reason: [node for machine in some if (node := machines.node_name(machine))] for reason, some in kept}
     steps = remediation_steps.steps(check)
     only_deletes = bool(steps) and all(step.kind is kinds.MDR_TEMPLATE for step in steps)
-    return machine_deletion.refused(selection, cluster).by_reason if only_deletes else {}
+    without_machine = machine_deletion.refused(selection, cluster).by_reason if only_deletes else {}
+    exhausted = list(_exhausted(check, len(steps)))
+    return {**without_machine, **({_EXHAUSTED: exhausted} if exhausted else {})}
+
+
+_EXHAUSTED: Final = "all its remediators have timed out, and none is left"
+
+
+def _exhausted(check: HealthCheck, steps: int) -> Iterator[str]:
+    """Yield the nodes for which a NodeHealthCheck starts no other remediation (#getCurrentTemplateWithTimeout)."""
+    for node in check.obj.at("status", "unhealthyNodes").items():
+        timed_out = sum(each["timedOut"].present for each in node["remediations"].items())
+        if timed_out and timed_out >= steps:
+            yield node["name"].text or ""
 
 
 def lasting(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
