@@ -136,10 +136,10 @@ verify-rehearsal: .venv/.ready
 verify-judgements: .venv/.ready
 	@$(BIN)/python -m tests.changing_cluster $(or $(COUNT),10000) $(SEED)
 
-## make verify-policies COUNT=10000 ARGS="-k nhc"
-##                the denials in CEL against their checks: COUNT changed objects for each rule, and what they cost
+## make verify-policies OBJECTS=10000 ARGS="-k nhc"
+##                the denials in CEL against their checks: so many changed objects for each rule, and what they cost
 verify-policies: .venv/.ready
-	@POLICY_OBJECTS=$(or $(COUNT),10000) $(BIN)/pytest -q -n0 -rP --timeout=0 tests/e2e/test_policies.py $(ARGS)
+	@POLICY_OBJECTS=$(or $(OBJECTS),10000) $(BIN)/pytest -q -n0 -rP --timeout=0 tests/e2e/test_policies.py $(ARGS)
 
 ## make verify-upstream COUNT=20000
 ##                our verdicts against upstream's own code, on so many random objects of each kind from SEED=0 on

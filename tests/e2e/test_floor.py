@@ -5,10 +5,12 @@ import json
 import time
 
 import pytest
+from click.testing import CliRunner
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.paths import ROOT
 from tests.rule_cases import rule_cases
+from virt_admit.cli import main
 
 FLOOR = ROOT / "manifests" / "floor"
 RULE = "vm-running-and-run-strategy"
@@ -18,7 +20,7 @@ RULE = "vm-running-and-run-strategy"
 def floor(crds: ControlPlane):
     crds.kubectl("apply", "-k", str(FLOOR), check=True)
     yield crds
-    crds.kubectl("delete", "-k", str(FLOOR), check=True)
+    crds.kubectl("delete", "-k", str(FLOOR), "--ignore-not-found", check=True)
 
 
 def vm(name, **spec):
@@ -49,6 +51,21 @@ def test_the_floor_refuses_with_what_to_write(crds: ControlPlane, floor: Control
     floor.kubectl("delete", "virtualmachine", "both", "-n", "default", check=True)
 
 
+def test_the_doctor_finds_what_was_exported_and_what_is_missing(crds: ControlPlane, floor: ControlPlane) -> None:
+    """The API server adds nothing to what is exported, so the specs are compared as they are."""
+    assert "the floor enforces what the built-in policy default exports" in floor_in_doctor(floor)
+    floor.kubectl("delete", "validatingadmissionpolicybinding", f"virt-admit-{RULE}", check=True)
+    assert f"the floor does not enforce 1 rule of the built-in policy default: {RULE}" in floor_in_doctor(floor)
+
+
+def floor_in_doctor(plane: ControlPlane) -> str:
+    done = CliRunner().invoke(
+        main.virt_admit, ["doctor", "--kubeconfig", str(plane.kubeconfig), "-o", "json"], standalone_mode=False
+    )
+    (found,) = (each for each in json.loads(done.stdout)["observations"] if each["topic"] == "floor")
+    return str(found["text"])
+
+
 def test_an_old_fault_stays_editable_and_deletable(crds: ControlPlane) -> None:
     assert apply(crds, vm("old")).returncode == 0
     crds.kubectl("apply", "-k", str(FLOOR), check=True)
@@ -60,4 +77,4 @@ def test_an_old_fault_stays_editable_and_deletable(crds: ControlPlane) -> None:
         assert apply(crds, vm("old", runStrategy="Halted")).returncode != 0, "another fault is a new one"
         assert crds.kubectl("delete", "virtualmachine", "old", "-n", "default").returncode == 0
     finally:
-        crds.kubectl("delete", "-k", str(FLOOR), check=True)
+        crds.kubectl("delete", "-k", str(FLOOR), "--ignore-not-found", check=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from virt_admit import __version__
 from virt_admit.install import manifests, product_bundles
+from virt_admit.install.floor import check_floor
 from virt_admit.install.guard import GROUP, GUARD, PLURALS
 from virt_admit.install.impact import EMERGENCY_EXIT, failed_open, rejected_now
 from virt_admit.install.inspect import ApiReader, Connect, InspectedEntry, Installation, Json, Unreadable, expected_form
@@ -22,11 +23,9 @@ from virt_admit.install.sweeps import check_sweeps
 from virt_admit.install.trust import check_trust
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.messages import count, names
-from virt_admit.policy import parser
-from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.policy.policy import PolicyError
 from virt_admit.rules import Rules
-from virt_admit.settings import NAMESPACE, POLICY_CONFIGMAP, SERVICE
+from virt_admit.settings import NAMESPACE, SERVICE
 
 OLDEST: Final = Version(1, 30)
 """The first Kubernetes release with stable match conditions."""
@@ -253,15 +252,9 @@ def _may(api: ApiReader, right: Json) -> bool:
 
 
 def _policy(installation: Installation) -> CheckResult:
-    place = PolicyConfigMap.parse(installation.policy_configmap() or POLICY_CONFIGMAP)
-    config = installation.get(place.path)
-    if config is None:
-        yield Status.OK, f"{place} does not exist: the built-in policy {place.fallback} is in force"
-        return
+    place = installation.policy_place()
     try:
-        found = parser.parse(
-            (config.get("data") or {}).get("policy.yaml", "").encode(), installation.rules, "policy.yaml"
-        )
+        found = installation.policy()
     except PolicyError as error:
         text = f"the policy is not valid: {names(error.problems, 400)}"
         yield (
@@ -270,7 +263,10 @@ def _policy(installation: Installation) -> CheckResult:
             "fix it. Until then the previous policy stays in force; a restarted pod uses audit and rejects nothing",
         )
         return
-    for exemption in found.at(installation.now.date()).expired:
+    if found is None:
+        yield Status.OK, f"{place} does not exist: the built-in policy {place.fallback} is in force"
+        return
+    for exemption in found.expired:
         yield Status.NOTE, f"exemption for {exemption.match} expired on {exemption.until}: {exemption.reason}"
     yield Status.OK, "the policy is valid"
 
@@ -318,6 +314,7 @@ TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
     "own namespace": _own_namespace,
     "trust": check_trust,
     "policy": _policy,
+    "floor": check_floor,
     "other webhooks": _others,
     "webhook bundles": _product_bundles,
     "watch": check_sweeps,
@@ -325,5 +322,5 @@ TOPICS: Final[Mapping[str, Callable[[Installation], CheckResult]]] = {
 }
 """In the order of an installation: a problem comes before its consequences."""
 
-BEFORE_INSTALLATION: Final = ("versions", "installation", "other webhooks")
+BEFORE_INSTALLATION: Final = ("versions", "installation", "floor", "other webhooks")
 """What can be said before virt-admit is installed. Other checks would find nothing wrong because there is nothing."""

@@ -16,8 +16,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from virt_admit.install.manifests import NAME
 from virt_admit.model.kubernetes import selectors
+from virt_admit.policy import parser
+from virt_admit.policy.files import PolicyConfigMap
+from virt_admit.policy.policy import Policy
 from virt_admit.rules import Rules
-from virt_admit.settings import NAMESPACE, SERVICE
+from virt_admit.settings import NAMESPACE, POLICY_CONFIGMAP, SERVICE
 
 Json = Mapping[str, Any]
 
@@ -154,7 +157,7 @@ class Installation:
     def ready(self, service: Reference) -> int:
         """Return the number of ready endpoints of a Service."""
         path = f"/apis/discovery.k8s.io/v1/namespaces/{service.namespace}/endpointslices"
-        slices = self._list(path, labelSelector=f"kubernetes.io/service-name={service.name}")
+        slices = self.items(path, labelSelector=f"kubernetes.io/service-name={service.name}")
         return len(
             {
                 address
@@ -195,12 +198,29 @@ class Installation:
         variables = [each for container in containers for each in container.get("env") or ()]
         return next((str(each.get("value", "")) for each in variables if each["name"] == POLICY_VARIABLE), "")
 
+    def policy_place(self) -> PolicyConfigMap:
+        """Return the ConfigMap with the policy that the Deployment names, or the usual one."""
+        return PolicyConfigMap.parse(self.policy_configmap() or POLICY_CONFIGMAP)
+
+    def policy(self) -> Policy | None:
+        """Return the policy in the ConfigMap; None if the ConfigMap does not exist.
+
+        Raises:
+            PolicyError: it is not valid.
+        """
+        config = self.get(self.policy_place().path)
+        if config is None:
+            return None
+        text = (config.get("data") or {}).get("policy.yaml", "")
+        return parser.parse(text.encode(), self.rules, "policy.yaml").at(self.now.date())
+
     def _entries(self) -> Iterator[InspectedEntry]:
         for kind, plural in CONFIGURATIONS.items():
-            for obj in self._list(f"/apis/admissionregistration.k8s.io/v1/{plural}"):
+            for obj in self.items(f"/apis/admissionregistration.k8s.io/v1/{plural}"):
                 for entry in obj.get("webhooks", ()):
                     yield InspectedEntry(f"{kind} {obj['metadata']['name']}", entry["name"], entry)
 
-    def _list(self, path: str, **query: str) -> Sequence[Json]:
+    def items(self, path: str, **query: str) -> Sequence[Json]:
+        """Return the items of a list; none if the kind is not installed."""
         found = self.get(path, **query)
         return found["items"] if found else ()

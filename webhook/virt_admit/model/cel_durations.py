@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.model import cel
 from virt_admit.model.kubernetes.units import HOUR, LONGEST, MICROSECOND, MILLISECOND, MINUTE, NANOSECOND, SECOND
 
-JUDGED: Final = 200
+JUDGED: Final = 100
 """Characters of a duration that is judged: longer ones would take more of the budget than a policy should."""
 _NUMBER: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _UNIT: Final = "(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h)"
@@ -56,12 +56,13 @@ def parsed(value: str, schema: str = "", *, only_if: str = "true") -> str:
     )
 
 
-def is_invalid(value: str, schema: str = "") -> str:
-    """Return whether a value is not a valid duration."""
-    too_long = f"words.size() > {JUDGED} && words.size() <= {LONGEST} && words.matches({_FORM})"
-    return (
-        f"({parsed(value, schema)}.size() == 0 && ![dyn({value})].exists(words, type(words) == string && {too_long}))"
+def is_invalid(value: str, schema: str = "", *, only_if: str = "true") -> str:
+    """Return whether a value is not a valid duration. Arguments as for ``parsed``."""
+    too_long = (
+        f"type(words) == string && words.size() > {JUDGED} && words.size() <= {LONGEST} && words.matches({_FORM})"
     )
+    valid = parsed(value, schema, only_if=only_if)
+    return f"({valid}.size() == 0 && ![dyn({value})].exists(words, {too_long}))"
 
 
 def problem(value: str) -> str:

@@ -49,13 +49,11 @@ def valid_limit(value: str, limit: LimitKind) -> str:
 
 def valid_time(value: str, schema: str = units.DURATION) -> str:
     """Return whether a value is a time that the controllers can use, in CEL. Cluster API has no such schema."""
-    durations = cel_durations.parsed(value, schema, only_if=f"!{OF_CLUSTER_API}")
-    too_long = (
-        f"(type({value}) == string && {value}.size() > {cel_durations.JUDGED} && {value}.size() <= {units.LONGEST})"
-    )
+    only_if = f"!{OF_CLUSTER_API}"
+    durations = cel_durations.parsed(value, schema, only_if=only_if)
     return (
         f"({V1BETA2} ? type({value}) == int && {value} >= 0 && {value} <= {MAX_INT32}"
-        f" : {too_long} || {durations}.exists(time, time >= 0))"
+        f" : !{cel_durations.is_invalid(value, schema, only_if=only_if)} && {durations}.all(time, time >= 0))"
     )
 
 

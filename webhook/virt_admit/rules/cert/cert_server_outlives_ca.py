@@ -7,9 +7,18 @@ reject this, CDI does not. Defaults count: a shortened ``ca.duration`` may be le
 **Fix.** Make ``ca.duration`` at least as long as the others, better twice as long.
 """
 
+from typing import Final
+
 from virt_admit.model import cel
 from virt_admit.model.kubevirt.settings import cel_certificates, cert_settings
 from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findings, Object, format_duration, rule
+
+_LONGER: Final = (
+    f"[{cel_certificates.GROUPS}].map(groups, groups.filter(ca, ca.name == '{cert_settings.CA}')"
+    ".map(ca, groups.filter(g, g.duration[0] > ca.duration[0])"
+    ".map(g, {'path': g.duration_path, 'value': dyn([g.duration[0], ca.duration[0]])})) + [[]])[0][0]"
+)
+"""The groups that live longer than the CA. None if the CA has a value that is not valid."""
 
 
 @rule(
@@ -17,13 +26,12 @@ from virt_admit.rule import CDI, HCO, KUBEVIRT, Action, Context, Finding, Findin
     action=Action.DENY,
     denials=(
         cel.Denial(
-            each=cel_certificates.GROUPS,
-            when=f"{cel_certificates.GROUPS}.exists(ca, ca.name == '{cert_settings.CA}' && item.duration[0] > ca.duration[0])",
-            path=f"{cel_certificates.CERT_PATH} + item.duration_path",
+            each=_LONGER,
+            when="true",
+            path=f"{cel_certificates.CERT_PATH} + item.path",
             message="'this lifetime, or its default, is longer than that of the CA; these certificates are rejected once it '"
             " + 'expires. Shorten them or lengthen ca.duration.'",
-            value="[item.duration[0], "
-            + f"{cel_certificates.GROUPS}.filter(ca, ca.name == '{cert_settings.CA}')[0].duration[0]]",
+            value="item.value",
         ),
     ),
     sources=(

@@ -42,7 +42,7 @@ _MESSAGE: Final = (
             when=_UNKNOWN,
             path=f"{cel_checks.MACHINE_PATH} + '.status'",
             message=_MESSAGE,
-            value="[item.?type.orValue(null), item.status]",
+            value=f"[{cel.is_text('item.?type')} ? item.type : '', item.status]",
         ),
     ),
     sources=(

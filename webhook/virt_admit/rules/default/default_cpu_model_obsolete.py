@@ -28,7 +28,7 @@ _OBSOLETE: Final = (
     action=Action.DENY,
     denials=(
         cel.Denial(
-            when=f"{_VALUE} in {_OBSOLETE} && !({cel.one_of(_VALUE, _ON_THE_HOST)})",
+            when=f"{_VALUE} != null && {_VALUE} in {_OBSOLETE} && !({cel.one_of(_VALUE, _ON_THE_HOST)})",
             path=cel_settings.cel_path(Setting.DEFAULT_CPU_MODEL),
             message=f"{cel.shown(_VALUE)} + ' is obsolete, so no node offers it; VMs that do not name their own model could '"
             " + 'not start. Choose another model.'",

@@ -39,19 +39,27 @@ def _denial(place: str) -> cel.Denial:
     )
 
 
+def _denial_by_node(place: str) -> cel.Denial:
+    """Return the denial of an action that differs by node."""
+    values = cel_fence_agents.values_of_nodes(place)
+    return cel.Denial(
+        each=values.each,
+        when=f"{values.parameter} in {_ACTIONS} && {_refused(values.value)}",
+        path=values.path,
+        message=_MESSAGE,
+        value=values.value,
+    )
+
+
 @rule(
     kinds=(FAR_TEMPLATE,),
     action=Action.DENY,
     fixable=True,
     denials=(
-        _denial("sharedparameters"),
-        _denial("nodeparameters"),
-        cel.Denial(
-            each=cel_fence_agents.PARAMETERS_OF_NODES,
-            when=f"{cel_fence_agents.PARAMETER} in {_ACTIONS} && {_refused(cel_fence_agents.VALUE)}",
-            path=cel_fence_agents.VALUE_PATH,
-            message=_MESSAGE,
-            value=cel_fence_agents.VALUE,
+        *(
+            denial
+            for place in ("sharedparameters", "nodeparameters")
+            for denial in (_denial(place), _denial_by_node(place))
         ),
     ),
     sources=("medik8s/fence-agents-remediation:fenceagentsremediation_params.go#validateFenceAction",),

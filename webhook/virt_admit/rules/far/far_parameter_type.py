@@ -18,7 +18,8 @@ _PATH: Final = "spec.template.spec."
 _MAPS: Final = ("sharedparameters", "nodeparameters", "nodeSecretNames")
 _NO_MAP: Final = "is not a map, so the schema rejects it. Write names and values."
 _NO_TEXT: Final = "is not a text, so the schema rejects it. Write it in quotes."
-_BY_NODE: Final = f"{cel_fence_agents.NODES}[item]"
+_BY_NODE: Final = f"{cel.entries(f'{_SPEC}nodeparameters')}[item]"
+_OF_NODES: Final = cel_fence_agents.values_of_nodes("nodeparameters")
 
 
 def _not_a_map(field: str, path: str) -> cel.Denial:
@@ -63,11 +64,11 @@ def _not_text(value: str) -> str:
             value=f"{_SPEC}sharedSecretName.orValue(null)",
         ),
         cel.Denial(
-            each=cel_fence_agents.PARAMETERS_OF_NODES,
-            when=_not_text(cel_fence_agents.VALUE),
-            path=cel_fence_agents.VALUE_PATH,
+            each=_OF_NODES.each,
+            when=_not_text(_OF_NODES.value),
+            path=_OF_NODES.path,
             message=f"'{_NO_TEXT}'",
-            value=cel_fence_agents.VALUE,
+            value=_OF_NODES.value,
         ),
     ),
     sources=(
