@@ -20,7 +20,7 @@ WORDS = (
     "9999999h", "2562047h47m16s", "2562047h48m", "-2562048h", "0" * 40 + "1s", "1" * 98 + "s", "0." + "1" * 97 + "s", "5 m",
     " 5m", "5m\n", "0junk", "junk5s", "1s" * 49, "1s" * 501, "10m", "599s", "600s", "9ms", "10ms",
 )  # fmt: skip
-PLAIN = (None, True, False, 0, 1, -1, 7, 300, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 1.5, 300.0, -0.5)
+PLAIN = (None, True, False, 0, 1, -1, 7, 300, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 1.5, 300.5, -0.5)
 KEPT = ("apiVersion", "kind", "metadata", "namespace", "spec")
 """What says what the object is, and where all fields are."""
 NESTED: tuple[Any, ...] = (

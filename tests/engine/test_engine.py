@@ -73,6 +73,16 @@ def test_an_old_denial_becomes_a_warning_unless_its_value_changed(old, new, expe
     assert actions(ask(after, vm(old))) == expected
 
 
+@pytest.mark.parametrize(("old", "new"), [(0, False), (1, True), (True, "True"), (False, 0)])
+def test_a_bool_is_not_known_because_of_an_equal_number_or_text(old, new):
+    def check(obj, _context):
+        yield Finding(SIZE, "not a size")
+
+    after = vm(new)
+    after.data["spec"]["other"] = "changed"
+    assert actions(ask(after, vm(old), rules=[make_rule(check)])) == ["deny"]
+
+
 def test_an_old_warning_is_left_out():
     rule = make_rule(too_big, action=Action.WARN)
     after = vm(4)

@@ -41,7 +41,7 @@ def identity(finding: Finding, obj: Object) -> tuple[tuple[str, ...], Any]:
     """Return what identifies a finding in several versions of an object: its path without indices, and its value."""
     value = obj.root.at(*finding.path).value if finding.value is FROM_OBJECT else finding.value
     if isinstance(value, bool):  # in Python False equals 0, and True equals 1
-        value = str(value)
+        value = bool, value
     try:
         hash(value)
     except TypeError:  # a map or a list
