@@ -97,7 +97,7 @@ class Api:
         data = creatable(obj)
         made = self.ask("POST", f"{list_of(subject)}?fieldValidation=Ignore", data)
         assert made.status == 201, (str(subject), made.data)
-        if "status" in data and not made.data.get("status") and kind not in definitions.WITHOUT_STATUS:
+        if "status" in data and kind not in definitions.WITHOUT_STATUS:
             written = self.ask("PUT", f"{path_of(subject)}/status", made.data | {"status": data["status"]})
             assert written.status == 200, (str(subject), written.data)
         return Object(made.data)
@@ -121,7 +121,7 @@ def creatable(obj: Object) -> dict[str, Any]:
     if obj.kind in ("Deployment", "StatefulSet"):
         labels = {"app": "web"}
         pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
-        data["spec"] |= {"selector": {"matchLabels": labels}, "template": pod}
+        data["spec"] = data.get("spec", {}) | {"selector": {"matchLabels": labels}, "template": pod}
     if obj.kind == "VirtualMachinePool":
         data["spec"]["selector"] = {"matchLabels": {"app": "web"}}
     return data

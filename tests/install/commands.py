@@ -19,6 +19,7 @@ NOT_RUN: Final = {
     r"^virt-admit (check|serve|explain|policy|certs|drain|outage|plan|upgrade|watch)$": "the name of a verb alone",
     r"^kubectl drain --ignore": "the name of a verb and its flags; tests/e2e/test_evictions.py evicts",
     r"^virt-admit drain .* --follow": "follows a drain to its end; tests/cli/test_drain_follow.py does",
+    r"^sh plan/": "needs the example of a cluster; tests/e2e/test_plan_walk.py runs them",
     r"^\.venv/bin/": "in a checkout; tests/install/test_demo.py runs them",
     r"^make |^VIRT_ADMIT_KUBERNETES=": "for developers; .ci and tests/install run the targets",
     r"^docker ": "needs a container engine; tests/install/test_image.py reads the Dockerfile",
