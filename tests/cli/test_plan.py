@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import jsonschema
@@ -167,16 +166,6 @@ def test_nothing_is_written_for_a_goal_that_cannot_be_determined(tmp_path):
     done = CliRunner().invoke(virt_admit, ["plan", "--cluster", str(path), "-o", f"folder={tmp_path / 'plan'}"])
     assert "could not be read, so nothing is written" in done.output
     assert not (tmp_path / "plan").exists()
-
-
-def test_scripts_are_valid_shell(tmp_path):
-    for number, (objects, _) in enumerate(CAUSES.values()):
-        place = tmp_path / str(number)
-        place.mkdir()
-        for script in folder_of(place, *objects).glob("steps/*.sh"):
-            subprocess.run(["sh", "-n", str(script)], check=True)
-            if shutil.which("shellcheck"):
-                subprocess.run(["shellcheck", str(script)], check=True)
 
 
 def test_hostile_names_are_never_typed(tmp_path):

@@ -19,6 +19,7 @@ from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal
 from virt_admit.reports.plan.folder import files
 
+SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 FAKE = Path(__file__).with_name("fake_kubectl.py")
 POOL_OWNER = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web", "controller": True}
 TEMPLATE = {"metadata": {"name": "root"}, "spec": {"storage": {"accessModes": ["ReadWriteOnce"]}}}
@@ -121,6 +122,18 @@ def test_a_second_run_changes_nothing(tmp_path, name):
         again = machine.run(script)
         assert (again.returncode, again.stdout, again.stderr) == (0, "done already\n", ""), script.name
     assert machine.written == written
+
+
+def test_shellcheck_finds_nothing_in_any_script(tmp_path):
+    scripts = []
+    for number, objects in enumerate(CLUSTERS.values()):
+        for name, content in files(repair(cluster(*objects), Goal.DRAIN), "a test").items():
+            if name.endswith(".sh"):
+                scripts.append(tmp_path / f"{number}-{Path(name).name}")
+                scripts[-1].write_text(content)
+    assert len(scripts) > 20
+    done = subprocess.run([SHELLCHECK, *scripts], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_restart_that_was_interrupted_is_made_once(tmp_path):
