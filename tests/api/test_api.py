@@ -30,13 +30,11 @@ def command(*arguments):
 
 
 def without_places(data):
-    """Return the JSON of ``check`` without what only files have."""
-    data.pop("tool")
+    """Return the JSON of ``check`` without the places in files."""
     for one in data["objects"]:
-        del one["file"], one["line"]
+        one["file"] = one["line"] = None
     for one in data["results"]:
-        one.pop("location", None)
-        one.pop("problem", None)
+        one["location"] = None
     return data
 
 
@@ -67,13 +65,9 @@ def test_check_gives_the_json_of_the_command(example):
     objects = list(yaml.safe_load_all(example.read_text()))
     found = api.as_data(api.check(objects, against=api.read(SNAPSHOT)))
     wanted = without_places(command("check", example, "--cluster", SNAPSHOT))
-    for one in found["results"]:
-        one.pop("location", None)
-    assert found["summary"] == wanted["summary"]
-    assert found["objects"] == wanted["objects"]
-    assert sorted(found["results"], key=str) == sorted(
-        [{key: one[key] for key in found["results"][0]} for one in wanted["results"]], key=str
-    )
+    for one in (found, wanted):
+        one["results"].sort(key=str)  # of files by line, of values by path
+    assert found == wanted
 
 
 def test_check_of_an_update_lets_old_faults_pass():
@@ -101,8 +95,8 @@ def test_scan_gives_the_json_of_the_command():
     found = api.scan(state, policy="strict")
     assert (found.policy, found.summary.denied) == ("strict", 1)
     assert found.objects[0].allowed is False or any(not one.allowed for one in found.objects)
-    wanted = without_places(command("scan", "--cluster", SNAPSHOT, "--policy", "strict"))
-    assert api.as_data(api.scan(api.read(SNAPSHOT), policy="strict"))["summary"] == wanted["summary"]
+    wanted = command("scan", "--cluster", SNAPSHOT, "--policy", "strict")
+    assert api.as_data(api.scan(api.read(SNAPSHOT), policy="strict")) == wanted
     assert api.scan(state, namespace="elsewhere").objects == ()
 
 
@@ -135,7 +129,6 @@ def test_outage_gives_the_json_of_the_command(choice, flags):
     stuck = EXAMPLES / "clusters" / "stuck.json"
     nodes = () if choice else flags
     found = api.as_data(api.outage(api.read(stuck), *nodes, **choice))
-    found["question"] = {key: value for key, value in found["question"].items() if value is not None}
     assert found == command("outage", *flags, "--cluster", stuck)
 
 

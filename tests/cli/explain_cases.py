@@ -2,6 +2,8 @@
 
 from tests.health_checks import make
 from virt_admit.cli.commands.explain import text
+from virt_admit.reports.explain.check.report import report
+from virt_admit.reports.values import as_data
 
 SNR = make(
     "self-node-remediation.medik8s.io/v1alpha1",
@@ -21,3 +23,7 @@ def vm(name, strategy, where):
 
 def lines(explanation):
     return [" ".join(line.split()) for line in text(explanation).splitlines()]
+
+
+def data_of(explanation):
+    return as_data(report(explanation))

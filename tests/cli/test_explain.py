@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from tests.cli.explain_cases import SNR, lines, vm
+from tests.cli.explain_cases import SNR, data_of, lines, vm
 from tests.forecasts.drain import vm_motion as motion
 from tests.health_checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
-from virt_admit.cli.commands.explain import KINDS, LOOKS_UP, as_data, explain, find, text
+from virt_admit.cli.commands.explain import KINDS, LOOKS_UP, explain, find, text
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.reports.explain import html
+from virt_admit.reports.explain.check import html
 
 FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
 
@@ -73,7 +73,7 @@ def test_vms_that_never_restart_are_not_counted_as_restarted():
 
 def test_data():
     check, objects = world()
-    data = as_data(explain(check, Snapshot(objects, complete=["*"])))
+    data = data_of(explain(check, Snapshot(objects, complete=["*"])))
     assert json.loads(json.dumps(data)) == data
     assert data["object"] == {
         "apiVersion": check.api_version,
@@ -152,7 +152,7 @@ def test_missing_data_is_named():
         "clusterversions.config.openshift.io",
         "nodes.config.openshift.io cluster",
     )
-    data = as_data(explanation)
+    data = data_of(explanation)
     assert (data["selected"]["complete"], data["unhealthyComplete"]) == (False, False)
 
 
@@ -175,7 +175,7 @@ def test_unseen_is_not_absent(objects, complete, selects, unhealthy):
 
 def test_why_never_as_data():
     check, cluster = mhc(maxUnhealthy="40%", unhealthyConditions=TIMES), [machine("m0"), machine("m1")]
-    data = as_data(explain(check, Snapshot(cluster, complete=["*"])))
+    data = data_of(explain(check, Snapshot(cluster, complete=["*"])))
     assert data["limit"]["never"]
     assert (data["restart"], data["never"]) == (None, "maxUnhealthy 40% allows 0 of 2 to be unhealthy")
 
@@ -331,7 +331,7 @@ def test_a_step_that_deletes_no_machine_is_left_out():
         {"order": order, "timeout": timeout, "remediationTemplate": step} for order, timeout, step in steps
     ])  # fmt: skip
     found = explain(check, Snapshot([MDR, SNR, node("n0")], complete=["*"]))
-    assert [step["fails"] for step in as_data(found)["steps"]] == ["no Machine exists (n0)", None]
+    assert [step["fails"] for step in data_of(found)["steps"]] == ["no Machine exists (n0)", None]
     assert "VMs restart after 18m50s = 50s until noticed + 5m Ready=Unknown + 10m wasted + 3m remediator" in lines(
         found
     )

@@ -3,26 +3,31 @@
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jsonschema
 import pytest
 
 from tests import blindness
+from tests.health_checks import capi, mhc, nhc
 from tests.paths import DOCS
 from tools import schemas
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.outage.explanation import explain
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubevirt.instances import vm_lookup
 from virt_admit.policy.files import load_policy
 from virt_admit.reports.drain.json import as_data as drain_data
+from virt_admit.reports.explain.check import report as check_report
 from virt_admit.reports.explain.judged_rules import Opinion
 from virt_admit.reports.explain.node import collect as explain_node
 from virt_admit.reports.explain.vm import collect as explain_vm
+from virt_admit.reports.findings.findings_report import PatchOperation, findings_report
+from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.upgrade.json import as_data as upgrade_data
-from virt_admit.reports.values import as_data
+from virt_admit.reports.values import UNLESS_GIVEN, as_data
 from virt_admit.rules import load_rules
 
 RULES = load_rules()
@@ -66,13 +71,35 @@ def test_a_schema_demands_every_key_and_knows_the_words():
             jsonschema.validate(wrong, schema)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@dataclass(frozen=True, slots=True)
+class Sometimes:
+    always: str | None
+    cluster: str | None = field(default=None, metadata=UNLESS_GIVEN)
+
+
+def test_some_fields_are_printed_only_if_they_are_given():
+    schema = schemas.schema("try", Sometimes)
+    for report, data in ((Sometimes(None), {"always": None}), (Sometimes("a", "b"), {"always": "a", "cluster": "b"})):
+        assert as_data(report) == data
+        jsonschema.validate(data, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"cluster": "b"}, schema)
+
+
+def test_a_removal_has_no_value_and_null_is_one():
+    steps = (PatchOperation("remove", "/a"), PatchOperation("replace", "/a", None))
+    assert as_data(steps) == [{"op": "remove", "path": "/a"}, {"op": "replace", "path": "/a", "value": None}]
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_what_is_printed_obeys_the_schema(seed):
     cluster = blindness.everything(blindness.random_cluster(seed))
     for verb, data in (
         ("drain", drain_data(plan(cluster))),
         ("upgrade", upgrade_data(rehearse(cluster, Options(None, None, 10)))),
         *(("explain", as_data(report)) for report in explained(cluster)),
+        *(("explain", as_data(check_report.report(explain(check, cluster)))) for check in (nhc(), mhc(), capi())),
+        ("check", as_data(findings_report(judge(cluster, RULES.kinds, RULES.in_scan, load_policy("strict", RULES))))),
     ):
         jsonschema.validate(data, json.loads((DOCS / f"{verb}.schema.json").read_text()))
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,13 +30,21 @@ from virt_admit.kube.cache import ClusterCache
 from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import Policy, PolicyError
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import DrainReport
+from virt_admit.reports.findings.findings_report import (
+    FindingsReport,
+    FoundProblem,
+    JudgedObject,
+    ObjectName,
+    PatchOperation,
+    Totals,
+    findings_report,
+)
 from virt_admit.reports.findings.judging import judge
 from virt_admit.reports.findings.report import ObjectResult, Report, without_object
 from virt_admit.reports.outage import report as outage_report
@@ -45,7 +52,7 @@ from virt_admit.reports.outage.report import OutageReport
 from virt_admit.reports.upgrade import report as upgrade_report
 from virt_admit.reports.upgrade.report import UpgradeReport
 from virt_admit.reports.values import as_data
-from virt_admit.rule import Action, Operation
+from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
 from virt_admit_certs.kube_api import ApiError
@@ -84,77 +91,6 @@ ClusterState = Snapshot | ClusterCache
 
 NOTHING_KNOWN = Snapshot()
 """A cluster of which nothing is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectName:
-    """The object that a result is about."""
-
-    apiVersion: str  # noqa: N815 - the key of the JSON
-    kind: str
-    namespace: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PatchOperation:
-    """One operation of a JSON Patch."""
-
-    op: str
-    path: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedObject(ObjectName):
-    """An object, whether the webhook would admit it, and what ``/mutate`` would change first."""
-
-    allowed: bool
-    patch: tuple[PatchOperation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundProblem:
-    """One result of one rule on one object."""
-
-    rule: str
-    action: str | None
-    """``deny``, ``warn``, ``audit`` or ``off``. None: data was missing, or the rule crashed."""
-    message: str
-    path: str
-    pointer: str
-    """The path as a JSON Pointer."""
-    object: ObjectName
-    fix: tuple[PatchOperation, ...] | None
-    unseen: str | None
-    """The data that the rule needs and that is not known."""
-    error: str | None
-    exempted: str | None
-    """The reason of the exemption that lowered the action."""
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Numbers of objects, each counted once by its strictest result."""
-
-    objects: int
-    denied: int
-    warned: int
-    unseen: int
-    errors: int
-    """Rules that crashed, which is a bug."""
-    other_kinds: int
-
-
-@dataclass(frozen=True, slots=True)
-class FindingsReport:
-    """What the rules say about objects."""
-
-    version: Literal[1]
-    policy: str
-    summary: Totals
-    objects: tuple[JudgedObject, ...]
-    results: tuple[FoundProblem, ...]
 
 
 # --- clusters ------------------------------------------------------------------------------------------------------
@@ -242,7 +178,7 @@ def check(
         operation = Operation.UPDATE if before else Operation.CREATE
         request = Request(operation, kind, obj, before, name=obj.name, namespace=obj.namespace)
         results.append(ObjectResult(without_object(request), review.judge(request, rules, whole, in_force)))
-    return _findings(Report(tuple(results), len(given) - len(results), policy=in_force.name))
+    return findings_report(Report(tuple(results), len(given) - len(results), policy=in_force.name, of_cluster=False))
 
 
 def scan(of: ClusterState, *, policy: str = "default", namespace: str = "") -> FindingsReport:
@@ -260,7 +196,7 @@ def scan(of: ClusterState, *, policy: str = "default", namespace: str = "") -> F
     judged = [kind for kind in rules.kinds if kind.namespaced or not namespace]
     report = judge(of, judged, rules, in_force, lambda obj: namespace in ("", obj.namespace))
     others = sum(kinds.of(obj) not in rules.by_kind for obj in of) if isinstance(of, Snapshot) else 0
-    return _findings(report._replace(policy=in_force.name, other_kinds=others))
+    return findings_report(report._replace(policy=in_force.name, other_kinds=others))
 
 
 def drain(of: ClusterState, *nodes: str, selector: str = "", pool: str = "") -> DrainReport:
@@ -343,54 +279,3 @@ def _namespaced(manifest: Manifest, namespace: str) -> Object:
 
 def _identity(obj: Object) -> tuple[str, str, str, str]:
     return obj.group, obj.kind, obj.namespace, obj.name
-
-
-def _findings(report: Report) -> FindingsReport:
-    rows = report.rows()
-    denied = {id(row.result) for row in rows if row.action is Action.DENY}
-    warned = {id(row.result) for row in rows if row.action is Action.WARN} - denied
-    return FindingsReport(
-        version=1,
-        policy=report.policy,
-        summary=Totals(
-            objects=len(report.results),
-            denied=len(denied),
-            warned=len(warned),
-            unseen=len({id(row.result) for row in rows if row.unseen}),
-            errors=sum(len(result.response.errors) for result in report.results),
-            other_kinds=report.other_kinds,
-        ),
-        objects=tuple(
-            JudgedObject(*_named(one), one.response.allowed, _steps(one.response.patch))
-            for one in sorted(report.results, key=lambda result: result.order)
-        ),
-        results=tuple(
-            FoundProblem(
-                rule=row.rule,
-                action=str(row.action) if row.action is not None else None,
-                message=row.message,
-                path=str(row.path),
-                pointer=row.path.pointer,
-                object=_subject(row.result),
-                fix=_steps(row.fix) or None,
-                unseen=row.unseen or None,
-                error=row.error or None,
-                exempted=row.exempted or None,
-            )
-            for row in rows
-        ),
-    )
-
-
-def _subject(result: ObjectResult) -> ObjectName:
-    return ObjectName(*_named(result))
-
-
-def _named(result: ObjectResult) -> tuple[str, str, str, str]:
-    obj = result.obj
-    return obj.api_version, obj.kind, obj.namespace, obj.name
-
-
-def _steps(patch: Iterable[Patch]) -> tuple[PatchOperation, ...]:
-    data = (step.as_json() for step in patch)
-    return tuple(PatchOperation(step["op"], step["path"], step.get("value")) for step in data)

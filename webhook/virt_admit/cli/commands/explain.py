@@ -29,8 +29,9 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.sanitize import escape_json, line
-from virt_admit.reports.explain.json import as_data
-from virt_admit.reports.explain.text import facts, stages, text
+from virt_admit.reports.explain.check.report import report
+from virt_admit.reports.explain.check.text import facts, stages, text
+from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
     from virt_admit.reports.html.owners import Owners
@@ -98,7 +99,7 @@ def _publish(
     explanations: Sequence[Explanation], evidence: tuple[tuple[str, str], ...], file: str | None, pages_by: str | None
 ) -> None:
     """Write the page, or a page for each owner of VMs."""
-    from virt_admit.reports.explain import html  # noqa: PLC0415 - importing Jinja2 takes time
+    from virt_admit.reports.explain.check import html  # noqa: PLC0415 - importing Jinja2 takes time
 
     checks = [
         html.Check(
@@ -121,7 +122,7 @@ def _publish(
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:
     if output == "json":
-        data = [as_data(explanation) for explanation in explanations]
+        data = [as_data(report(explanation)) for explanation in explanations]
         click.echo(escape_json(json.dumps(data[0] if len(data) == 1 else data, indent=2, ensure_ascii=False)))
     else:
         click.echo("\n".join(text(explanation).rstrip("\n") + "\n" for explanation in explanations), nl=False)

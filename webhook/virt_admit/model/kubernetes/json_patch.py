@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.objects import Object, Path
+
+PatchVerb = Literal["add", "remove", "replace", "test"]
 
 
 class Patch(NamedTuple):
     """One operation of a JSON Patch (RFC 6902)."""
 
-    op: str
+    op: PatchVerb
     path: Path
     value: Any = None
 

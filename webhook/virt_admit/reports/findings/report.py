@@ -125,6 +125,8 @@ class Report(NamedTuple):
     """What else the report rests on, with names: the cluster, its version."""
     drains: Mapping[str, Drains] = NO_DRAINS
     """By cluster, what drains would meet; empty unless a page about a cluster is written."""
+    of_cluster: bool = True
+    """Whether objects without a file are objects of a cluster, so that commands about them make sense."""
 
     def at_least(self, action: Action) -> bool:
         """Return whether a finding has this action or a stricter one."""

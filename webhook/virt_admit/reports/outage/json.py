@@ -12,6 +12,4 @@ from virt_admit.reports.values import as_data as values
 def as_data(found: Outages) -> dict[str, Any]:
     """Return an answer as JSON data."""
     data: dict[str, Any] = values(report(found))
-    question: dict[str, Any] = data["question"]
-    data["question"] = {key: value for key, value in question.items() if value is not None}
     return data

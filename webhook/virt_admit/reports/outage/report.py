@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from virt_admit.forecasts.outage import room_left
@@ -10,15 +10,16 @@ from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, Question
 from virt_admit.forecasts.outage.time_parts import Part, Seconds
+from virt_admit.reports.values import UNLESS_GIVEN
 
 
 @dataclass(frozen=True, slots=True)
 class AskedLoss:
     """The question: one of these keys."""
 
-    nodes: tuple[str, ...] | None = None
-    zone: str | None = None
-    worst: int | None = None
+    nodes: tuple[str, ...] | None = field(default=None, metadata=UNLESS_GIVEN)
+    zone: str | None = field(default=None, metadata=UNLESS_GIVEN)
+    worst: int | None = field(default=None, metadata=UNLESS_GIVEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The report of ``virt-admit explain`` about a health check."""
