@@ -168,6 +168,6 @@ def test_limits_of_a_machine_deployment(version, surge, unavailable, replicas, a
     ]
     spec = {"rollout": strategy} if version == "v1beta2" else strategy
     deployment = manifest(f"cluster.x-k8s.io/{version}", "MachineDeployment", "md", "default", spec=spec)
-    found = by_pool(Driver.CLUSTER_API, deployment, *machines, *map(node, names))["md"]
+    found = by_pool(Driver.CLUSTER_API, deployment, *machines, *map(node, names))["default/md"]
 
     assert (set(found.nodes), found.capacity) == (set(names), at_once)
