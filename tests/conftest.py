@@ -42,6 +42,8 @@ LONG_FILES: Final = (
 """Files of more than 15 seconds. A file stays with one process, because its tests share servers: a long file that began
 last would leave the other processes idle. Most of these files wait, so the quick ones after them find free processors.
 """
+SHARED_SERVER: Final = "tests/e2e/"
+"""Its tests come before all others, because each process keeps an API server for them until it has run the last one."""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -51,9 +53,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the long files first, the others in the order of their folders."""
+    """Run the end-to-end tests first, of them and of the others the long files; the rest in the order of their folders."""
     rank = {file: number for number, file in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+    def order(item: pytest.Item) -> tuple[bool, int]:
+        file = item.nodeid.partition("::")[0]
+        return not file.startswith(SHARED_SERVER), rank.get(file, len(rank))
+
+    items.sort(key=order)
 
 
 @pytest.hookimpl(wrapper=True)

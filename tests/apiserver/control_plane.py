@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import trustme
 
@@ -30,6 +30,10 @@ ADMIN = "virt-admit-admin"
 # A socket in the working directory of both servers: no port to collide, readable by no other user. Its name has a port
 # because etcd 3.5 wants one.
 ETCD = "unix://etcd.sock:1"
+
+GO: Final = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
+"""Programs in Go collect garbage less often, which takes a fifth off the processor time of kube-apiserver. Each may hold
+twice the memory, up to the limit from which they collect as often as before."""
 
 # The server becomes the process that we started, so that we can signal and await it; a watcher in its process
 # group kills the group as soon as our end of the pipe is gone, which it is even when we are killed with -9.
@@ -323,7 +327,7 @@ def free_port() -> int:
 
 def _environment(home: Path) -> dict[str, str]:
     """A clean environment: no ETCD_*, no proxies, no settings of the developer's own kubectl."""
-    return {"HOME": str(home), "PATH": os.environ.get("PATH", os.defpath)}
+    return {"HOME": str(home), "PATH": os.environ.get("PATH", os.defpath), **GO}
 
 
 def _tail(log: Path) -> str:

@@ -1,4 +1,7 @@
-"""Fixtures of the end-to-end tests: one real API server for the whole run (for each worker under pytest-xdist)."""
+"""Fixtures of the end-to-end tests: one real API server for all of them (for each worker under pytest-xdist).
+
+Its scope is this folder, because a server that nothing asks still takes processor time from the tests after them.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def _built(request: pytest.FixtureRequest, build: Callable[[Announce], T]) -> T:
         pytest.skip(str(reason))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A running API server."""
     found = _built(request, binaries)
@@ -68,7 +71,7 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def crds(control_plane: ControlPlane) -> ControlPlane:
     """The running API server, with the CustomResourceDefinitions of every kind that we know."""
     install_crds(control_plane)
@@ -96,7 +99,7 @@ def oracle(request: pytest.FixtureRequest) -> Path:
     return _built(request, scheduler_oracle)
 
 
-@pytest.fixture(scope="session", params=["helm3", "helm4"])
+@pytest.fixture(scope="package", params=["helm3", "helm4"])
 def helm(request: pytest.FixtureRequest, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """The real helm, each of its two versions."""
     found = _built(request, lambda announce: program(request.param, announce))

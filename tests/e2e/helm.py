@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.control_plane import GO, ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook
 from tests.waiting import eventually
@@ -39,6 +39,7 @@ class Helm:
             "HOME": str(self.home),
             "PATH": os.environ.get("PATH", os.defpath),
             "KUBECONFIG": str(self.kubeconfig),
+            **GO,
             **folders,
         }
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import yaml
 
 from tests import definitions
+from tests.apiserver.control_plane import GO
 from tests.apiserver.crds import custom, wait_until_discovered
 from tests.apiserver.nodes import Cluster
 from tests.apiserver.webhook import VIRT_ADMIT
@@ -59,6 +60,7 @@ class Installed:
             "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
             "KUBECONFIG": str(self.cluster.kubeconfig),
             "HOME": str(self.folder),
+            **GO,
         }
         shell = ["bash", "-o", "pipefail", "-c", command]
         return subprocess.run(
