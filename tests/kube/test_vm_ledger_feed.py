@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -18,7 +19,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.rules import load_rules
 
-SEQUENCES = 1_000
+SEQUENCES = int(os.environ.get("LEDGER_SEQUENCES", "300"))
 EVENTS = 25
 NODES = ("n1", "n2", "n3", "n4")
 VMS = ("db", "web", "mail", "ci")

@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.plan.json import as_data
 from virt_admit.reports.plan.text import text
 
-SEEDS = int(os.environ.get("PLAN_SEEDS", "300"))
+SEEDS = int(os.environ.get("PLAN_SEEDS", "100"))
 
 
 def random_cluster(seed: int) -> Snapshot:
