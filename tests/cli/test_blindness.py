@@ -29,6 +29,8 @@ from virt_admit.reports.explain.node import collect as explain_node
 from virt_admit.reports.explain.vm import collect as explain_vm
 from virt_admit.rules import load_rules
 
+pytestmark = pytest.mark.slow
+
 SEEDS = int(os.environ.get("BLINDNESS_SEEDS", "8"))
 GROUPS = 4
 NO_RULES = Opinion(load_rules(), None)

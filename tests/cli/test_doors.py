@@ -25,6 +25,8 @@ from virt_admit.reports.upgrade import json as upgrade_json
 from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
 
+pytestmark = pytest.mark.slow
+
 ALL = load_rules()
 POLICY = load_policy("default", ALL)
 SEEDS = int(os.environ.get("DOORS_SEEDS", "300"))

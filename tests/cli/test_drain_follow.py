@@ -20,6 +20,8 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.kinds import POD, VMI, Kind
 from virt_admit.reports.drain.follow import READS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def api():

@@ -13,6 +13,8 @@ from tests.fake_api import FakeApi
 from tests.paths import EXAMPLES
 from virt_admit.rules import load_rules
 
+pytestmark = pytest.mark.slow
+
 KUBECONFIG = {
     "apiVersion": "v1",
     "kind": "Config",

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.test_check import BOTH, FINE, UNSET
 from virt_admit.documents.batches import batches
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 PRELUDE = "import os, threading; from virt_admit.cli import processes; import click\n"
 

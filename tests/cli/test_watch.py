@@ -22,6 +22,8 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.rules import load_rules
 
+pytestmark = pytest.mark.slow
+
 RULE = "vm-running-and-run-strategy"
 
 

@@ -25,6 +25,8 @@ from virt_admit.rules import Rules, load_rules
 from virt_admit.serving.metrics import Metrics
 from virt_admit.serving.worker import REVIEW_SECONDS, review_limits
 
+pytestmark = pytest.mark.slow
+
 ALL = load_rules()
 DEFAULT = load_policy("default", ALL)
 

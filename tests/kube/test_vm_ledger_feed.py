@@ -19,6 +19,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.rules import load_rules
 
+pytestmark = pytest.mark.slow
+
 SEQUENCES = int(os.environ.get("LEDGER_SEQUENCES", "300"))
 EVENTS = 25
 NODES = ("n1", "n2", "n3", "n4")

@@ -24,6 +24,8 @@ from tests.paths import ROOT
 from tools import generated
 from virt_admit import __version__
 
+pytestmark = pytest.mark.slow
+
 DAY = date(2026, 12, 1)
 CHANGES = "# Changelog\n\n## [Unreleased]\n### Added\n- New.\n\n## [1.0.0] - 2026-01-01\n- Old.\n"
 

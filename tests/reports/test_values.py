@@ -94,6 +94,7 @@ def test_a_removal_has_no_value_and_null_is_one():
     assert as_data(steps) == [{"op": "remove", "path": "/a"}, {"op": "replace", "path": "/a", "value": None}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_explain_and_scan_print_obeys_the_schema(seed):
     cluster = blindness.everything(blindness.random_cluster(seed))

@@ -22,6 +22,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
 
+pytestmark = pytest.mark.slow
+
 RULES = load_rules()
 CASES = [
     (RULES.by_id[rule_id], case)

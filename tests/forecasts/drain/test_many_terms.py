@@ -24,6 +24,8 @@ from virt_admit.rule import Operation
 from virt_admit.rules import load_rules
 from virt_admit.serving.worker import review_limits
 
+pytestmark = pytest.mark.slow
+
 ALL = load_rules()
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -16,6 +16,8 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.plan.json import as_data
 from virt_admit.reports.plan.text import text
 
+pytestmark = pytest.mark.slow
+
 SEEDS = int(os.environ.get("PLAN_SEEDS", "100"))
 
 
