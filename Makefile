@@ -57,9 +57,22 @@ test: .venv/.ready
 	@$(BIN)/python -m tests.apiserver.helm
 	@$(PARALLEL) -n $(WORKERS) --ignore=tests/image $(ARGS)
 
-## make unit      the fast tests alone
+## make unit      the fast tests alone; SLOW=1: all tests that need no API server
 unit: .venv/.ready
-	@$(PARALLEL) -n 3 -m "not e2e and not slow" --ignore=tests/e2e --ignore=tests/image
+	@$(PARALLEL) -n 3 -m "not e2e$(if $(SLOW),, and not slow)" --ignore=tests/e2e --ignore=tests/image
+
+.PHONY: test-lowest
+.lowest/.ready: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -m venv --clear .lowest
+	@.lowest/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@.lowest/bin/pip install --quiet --disable-pip-version-check uv
+	@.lowest/bin/uv pip install --quiet --python .lowest/bin/python --resolution lowest-direct --upgrade \
+	  --no-build-isolation --editable '.[speed]'
+	@touch $@
+
+## make test-lowest the fast tests with the lowest versions of the dependencies that pyproject.toml allows, in .lowest
+test-lowest: .lowest/.ready
+	@$(MAKE) --no-print-directory unit BIN=.lowest/bin
 
 .PHONY: browser
 NPM_PACKAGES := playwright-core@1.65.1 axe-core@4.14.1
@@ -148,6 +161,15 @@ verify-upstream: .venv/.ready
 	@$(BIN)/python -m tests.upstream.updates $(COUNT) $(SEED)
 	@$(BIN)/python -m tests.upstream.health $(COUNT) $(SEED)
 
+.PHONY: verify-random
+## make verify-random
+##                the tests of `make test` with random clusters, on more of them: 10 minutes
+RANDOM_TESTS := tests/cli/test_blindness.py tests/cli/test_doors.py tests/forecasts/repair/test_random_clusters.py \
+  tests/kube/test_vm_ledger_feed.py tests/reports/test_values.py
+verify-random: .venv/.ready
+	@BLINDNESS_SEEDS=48 DOORS_SEEDS=1000 PLAN_SEEDS=300 LEDGER_SEQUENCES=1000 SCHEMA_SEEDS=12 \
+	  $(BIN)/pytest -n $(WORKERS) --timeout=1200 $(RANDOM_TESTS)
+
 .PHONY: fuzz soak
 MINUTES ?= 15
 ## make fuzz MINUTES=15
@@ -175,7 +197,7 @@ verify-watch: .venv/.ready
 
 ## make coverage  branch coverage of the tests that need no API server
 coverage: .venv/.ready
-	@$(BIN)/coverage run -m pytest -m "not e2e and not slow"
+	@$(BIN)/coverage run -m pytest -m "not e2e"
 	@$(BIN)/coverage report --skip-covered --sort=cover | tail -n 30
 
 ## make sandbox   a real API server with the webhook registered, left running; Ctrl-C stops all of it;
