@@ -107,6 +107,16 @@ class ChangingCluster:
         alone.time = self.moment.time
         return ClusterJudgements(alone, self.rules, self.policy, {})
 
+    def set(self, plural: str, path: tuple[str, ...], value: Any) -> None:
+        """Set one field of the first object of a kind."""
+        key = next(key for key in sorted(self.objects) if key[0].plural == plural)
+        obj = copy.deepcopy(self.objects[key])
+        parent = obj
+        for step in path[:-1]:
+            parent = parent.setdefault(step, {})
+        parent[path[-1]] = value
+        self._put(key, obj)
+
     def forbid(self, plural: str) -> None:
         """Lose the right to read a kind."""
         kind = next(kind for kind in self.live.stores if kind.plural == plural)

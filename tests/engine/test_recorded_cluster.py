@@ -32,7 +32,7 @@ class Rounds:
         self.frozen.refresh()
         names = [obj["metadata"]["name"] for obj in objects]
         reads = [(NODE, "", name) for name in names] + [whole(NODE, "", name) for name in names]
-        self.recorded.change([*reads, (NODE, None, None)])
+        self.recorded.change([(NODE, "", name) for name in names], [*reads, (NODE, None, None)])
 
     def noted(self, name, function):
         def compute(cluster):
@@ -134,7 +134,7 @@ def test_whether_a_kind_is_complete_depends_on_no_object(rounds):
     assert rounds.ran() == ["reader"]
     rounds.live.stores[NODE].replace({}, StoreState.REFUSED)
     rounds.frozen.refresh()
-    rounds.recorded.change([], [NODE])
+    rounds.recorded.change([], [], [NODE])
     assert rounds.recorded.remember("reader", reader) == str(NODE)
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
-from virt_admit.model.kubernetes.cluster import Cluster, computed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
 from virt_admit.model.kubernetes.json_codec import identical
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -44,10 +45,10 @@ def whole(kind: Kind, namespace: str, name: str) -> Read:
 class NamedCluster(Cluster, Protocol):
     """A cluster whose objects can be named without decoding them."""
 
-    def names(self, kind: Kind) -> Iterator[tuple[str, str]]:
+    def names(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[str, str]]:
         """Yield namespace and name of each known object, in the order of ``list``."""
 
-    def unlisted(self, kind: Kind) -> str:
+    def unlisted(self, kind: Kind, namespace: str | None = None) -> str:
         """Return what could not be read if more objects of a kind may exist, else an empty text."""
 
 
@@ -90,6 +91,8 @@ class RecordedCluster:
         """Values that read something that changed."""
         self._suspect: set[Hashable] = set()
         """Values that use a stale value, maybe over others."""
+        self._objects: WeakValueDictionary[tuple[Kind, str, str], Object] = WeakValueDictionary()
+        """The decoded objects that any value holds."""
         self._tables: dict[tuple[Kind, Callable[[Object], Any]], dict[tuple[str, str], Any]] = {}
         """By kind and function the value of each object."""
         self.computed = 0
@@ -102,20 +105,23 @@ class RecordedCluster:
         """The keys of values that may have to be computed again."""
         return frozenset(self._stale | self._suspect)
 
-    def change(self, reads: Iterable[Read], kinds: Collection[Kind] = ()) -> None:
-        """Begin a round, after what these reads return has changed, and any read of these kinds."""
+    def change(
+        self, objects: Iterable[tuple[Kind, str, str]], reads: Iterable[Read], kinds: Collection[Kind] = ()
+    ) -> None:
+        """Begin a round.
+
+        Args:
+            objects: the objects that changed.
+            reads: what has to be read again because of that. A change of a field that nothing reads is none.
+            kinds: the kinds of which every read has to be repeated.
+        """
         self._round += 1
         changed = set(reads)
         if kinds:
             changed.update(read for read in self._readers if isinstance(read, tuple) and read[0] in kinds)
         for read in changed:
             self._stale |= self._readers.get(read, set())
-        for (kind, _), table in self._tables.items():
-            if kind in kinds:
-                table.clear()
-        for read in changed if self._tables else ():
-            if isinstance(read, tuple) and len(read) == 3 and read[1] is not None and read[2] is not None:
-                self._forget_each(read[0], (read[1], read[2]))
+        self._forget_objects(objects, kinds)
         if self._server_version != self.cluster.server_version:
             self._server_version = self.cluster.server_version
             self._stale |= self._readers.get(Ambient.SERVER_VERSION, set())
@@ -127,10 +133,35 @@ class RecordedCluster:
                     self._suspect.add(user)
                     pending.append(user)
 
-    def _forget_each(self, kind: Kind, name: tuple[str, str]) -> None:
-        for (of, _), table in self._tables.items():
-            if of == kind:
-                table.pop(name, None)
+    def _forget_objects(self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]) -> None:
+        for key in [key for key in self._objects if key[0] in kinds] if kinds else ():
+            self._objects.pop(key, None)
+        tables: dict[Kind, list[dict[tuple[str, str], Any]]] = {}
+        for (kind, _), table in self._tables.items():
+            tables.setdefault(kind, []).append(table)
+            if kind in kinds:
+                table.clear()
+        for kind, namespace, name in objects:
+            self._objects.pop((kind, namespace, name), None)
+            for table in tables.get(kind, ()):
+                table.pop((namespace, name), None)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """Look up an object, which is decoded once as long as any value holds it."""
+        key = kind, namespace, name
+        found = self._objects.get(key)
+        if found is None:
+            found = self.cluster.get(kind, namespace, name)
+            if found is not None:
+                self._objects[key] = found
+        return found
+
+    def known(self, kind: Kind, namespace: str | None) -> Iterator[Object]:
+        """Yield the known objects of a kind, in one namespace or in all."""
+        for name in self.cluster.names(kind, namespace):
+            found = self.get(kind, *name)
+            if found is not None:
+                yield found
 
     def _has_other_version(self, function: Callable[[Cluster], Any]) -> bool:
         version, before = self._versions[function]
@@ -175,6 +206,7 @@ class RecordedCluster:
         self.computed += 1
         value.changed = value.checked = self._round
         if compute in self._versions:
+            self._has_other_version(compute)  # notes the version
             value.value = self.cluster.cached(compute)
             return value
         try:
@@ -184,8 +216,8 @@ class RecordedCluster:
         except BaseException:
             self.forget(key)
             raise
-        if before is not None and before.error is value.error is None and same(before.value, value.value):
-            value.value, value.changed = before.value, before.changed
+        if before is not None and _same_outcome(before, value):
+            value.value, value.error, value.changed = before.value, before.error, before.changed
         return value
 
     def read(self, reader: _Value | None, read: Read) -> None:
@@ -210,7 +242,7 @@ class RecordedCluster:
         table = self._tables.setdefault((kind, function), {})
         for name in self.cluster.names(kind):
             if name not in table:
-                obj = self.cluster.get(kind, *name)
+                obj = self.get(kind, *name)
                 if obj is not None:
                     table[name] = function(obj)
         return [table[name] for name in self.cluster.names(kind) if name in table]
@@ -246,17 +278,25 @@ class RecordedView:
         return self._cluster(Ambient.TIME).time
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        return self._cluster((kind, namespace if kind.namespaced else "", name)).get(kind, namespace, name)
+        namespace = namespace if kind.namespaced else ""
+        self._recorded.read(self._reader, (kind, namespace, name))
+        return self._recorded.get(kind, namespace, name)
 
     def whole(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Return an object of which every field may be read."""
-        return self._cluster(whole(kind, namespace, name)).get(kind, namespace, name)
+        self._recorded.read(self._reader, whole(kind, namespace, name))
+        return self._recorded.get(kind, namespace, name)
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
-        return self._cluster((kind, namespace, None)).list(kind, namespace)
+        self._recorded.read(self._reader, (kind, namespace, None))
+        yield from self._recorded.known(kind, namespace)
+        unseen = self._recorded.cluster.unlisted(kind, namespace)
+        if unseen:
+            raise Unseen(unseen)
 
     def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
-        return self._cluster((kind, namespace, None)).known(kind, namespace)
+        self._recorded.read(self._reader, (kind, namespace, None))
+        return tuple(self._recorded.known(kind, namespace))
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
         return self._recorded.use(self._reader, function, function)
@@ -270,6 +310,12 @@ class RecordedView:
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
         self._recorded.read(self._reader, (kind, None, None))
         return self._recorded.each(kind, function)
+
+
+def _same_outcome(before: _Value, now: _Value) -> bool:
+    if before.error is None or now.error is None:
+        return before.error is now.error and same(before.value, now.value)
+    return type(before.error) is type(now.error) and same(before.error.args, now.error.args)
 
 
 def same(one: Any, other: Any) -> bool:

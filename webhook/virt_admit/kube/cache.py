@@ -199,13 +199,13 @@ class KindStore:
         kept = self._view.by_namespace.get(namespace, {}).get(name)
         return self._unpack(kept, namespace, name) if kept is not None else None
 
-    def require_complete(self) -> None:
-        """Check that all objects are stored.
+    def require_complete(self, namespace: str | None = None) -> None:
+        """Check that all objects are stored, of one namespace or of all.
 
         Raises:
             Unseen: there may be more.
         """
-        if not self._complete(self._view, None):
+        if not self._complete(self._view, namespace):
             raise Unseen(str(self.kind))
 
     def known(self, namespace: str | None) -> Iterator[Object]:

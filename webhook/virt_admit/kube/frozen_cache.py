@@ -42,19 +42,21 @@ class FrozenCache(ClusterCache):
         self.server_version, self.time = self._live.server_version, self._live.time
         return changes
 
-    def names(self, kind: Kind) -> Iterator[Name]:
+    def names(self, kind: Kind, namespace: str | None = None) -> Iterator[Name]:
         """Yield namespace and name of each known object of a kind, in the order of ``list``, without decoding it."""
         store = self.stores.get(kind)
         objects: ByNamespace = store.view.by_namespace if store is not None else {}
-        return ((namespace, name) for namespace, found in objects.items() for name in found)
+        for each in objects if namespace is None else (namespace,):
+            for name in objects.get(each, ()):
+                yield each, name
 
-    def unlisted(self, kind: Kind) -> str:
+    def unlisted(self, kind: Kind, namespace: str | None = None) -> str:
         """Return what could not be read if more objects of a kind may exist, else an empty text. It decodes none."""
         store = self.stores.get(kind)
         try:
             if store is None:
                 return str(kind)
-            store.require_complete()
+            store.require_complete(namespace)
         except Unseen as unseen:
             return unseen.what
         return ""

@@ -28,7 +28,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage, outside_checks
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unlisted
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -146,7 +146,7 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
         LookupError: a node does not exist.
     """
     whole = not nodes
-    known = (found.name for found in cluster.known(NODE))
+    known = each(cluster, NODE, _name)
     node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
     plans = sorted((node_plan(name, cluster) for name in node_names), key=_badness)
     methods = workload_updates.in_force(cluster) if whole else None
@@ -177,6 +177,10 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
         return update(cluster.get(VMI, vmi.namespace, vmi.name) or vmi, methods, cluster)
 
     return keep(cluster, ("update", vmi.namespace, vmi.name, methods), of_vmi)
+
+
+def _name(obj: Object) -> str:
+    return obj.name
 
 
 def _known(name: str, cluster: Cluster) -> Object | None:
@@ -291,9 +295,7 @@ def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
 
 def _unread(cluster: Cluster) -> Mapping[Kind, str]:
     """Return the kinds of which more objects may exist than are known, each with what could not be read."""
-    gathered = {
-        kind: gather(cluster.list(kind))[1] for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM)
-    }
+    gathered = {kind: unlisted(cluster, kind) for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM)}
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
 
 

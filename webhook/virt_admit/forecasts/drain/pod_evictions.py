@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.model.kubernetes import clock, node_health, selectors
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, gather
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -138,7 +138,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
-    here = cluster.cached(by_node).get(node, ())
+    here = entry(cluster, by_node, node) or ()
     pods = [pod for pod in here if is_evicted(pod)]
     blockers: list[Blocker] = []
     waits: list[Wait] = []
@@ -163,7 +163,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
     node = _node(name, cluster)
-    if node is not None and node_health.silence(node, cluster):
+    if node is not None and node_health.silence_now(name, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
         yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_SILENT)
     elif node is not None and node_health.cannot_end_pods(node):
@@ -291,7 +291,7 @@ def _node(name: str, cluster: Cluster) -> Object | None:
 
 
 def _budgets(cluster: Cluster, namespace: str) -> Sequence[tuple[Object, Selector]]:
-    return cluster.cached(_all_budgets).get(namespace, ())
+    return entry(cluster, _all_budgets, namespace) or ()
 
 
 def _all_budgets(cluster: Cluster) -> Mapping[str, Sequence[tuple[Object, Selector]]]:

@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -93,7 +93,7 @@ def start(node: Object, cluster: Cluster) -> DrainStart | None:
     drain_taint = taints.get(vm_states.drain_taint(cluster))
     marks = [clock.instant(taint["timeAdded"].text) for taint in (taints.get(_CORDONED), drain_taint) if taint]
     since = min(filter(None, marks), default=None)
-    drain = _of_updater(node, cluster) or cluster.cached(_of_machines).get(node.name)
+    drain = _of_updater(node, cluster) or entry(cluster, _of_machines, node.name)
     if drain is not None:
         return DrainStart(drain.cause, drain.since or since, drain.name)
     if node.at("spec", "unschedulable").boolean is True:
@@ -136,20 +136,20 @@ class FollowRemaining:
 
 def remaining(node: str, cluster: Cluster) -> FollowRemaining:
     """Return the pods of a node that a drain evicts."""
-    evicted = [pod for pod in cluster.cached(pod_evictions.by_node).get(node, ()) if pod_evictions.is_evicted(pod)]
+    evicted = [pod for pod in entry(cluster, pod_evictions.by_node, node) or () if pod_evictions.is_evicted(pod)]
     own = sorted(pod.full_name for pod in evicted if not pod_evictions.is_of_vm(pod))
     of_vms = sorted(pod.full_name for pod in evicted if pod_evictions.is_of_vm(pod))
     return FollowRemaining(tuple(own), tuple(of_vms), cluster.cached(_is_complete))
 
 
 def _is_complete(cluster: Cluster) -> bool:
-    """Return whether all pods and VMIs are known. It is asked for each node, and every object is decoded."""
-    return not any(gather(cluster.list(kind))[1] for kind in (POD, VMI))
+    """Return whether all pods and VMIs are known. It is asked for each node, and many clusters decode every object."""
+    return not any(unlisted(cluster, kind) for kind in (POD, VMI))
 
 
 def moved(node: str, cluster: Cluster) -> datetime | None:
     """Return when a migration away from a node last changed its phase; None: none did."""
-    return cluster.cached(_moved).get(node)
+    return entry(cluster, _moved, node)
 
 
 def _moved(cluster: Cluster) -> dict[str, datetime]:

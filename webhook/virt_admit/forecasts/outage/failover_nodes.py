@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from virt_admit.forecasts.outage import failover
+from virt_admit.forecasts.outage import failover, failover_room
 from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView
 from virt_admit.forecasts.outage.tolerance import Tolerance
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, keep
 from virt_admit.model.scheduler.ledger import Role
 from virt_admit.model.scheduler.resources import CPU, MEMORY
 
@@ -91,6 +91,19 @@ def _sizes(room: Room, loss: RoomLoss) -> Iterator[int]:
             size = dict(shape.requests).get(MEMORY, 0)
             if shape.role is Role.RETURNS and size:
                 yield from (size for _ in range(number))
+
+
+def worst_now(tolerance: Tolerance, cluster: Cluster, *, everything: bool = False) -> WorstLoss | None:
+    """Return the worst loss as the cluster is now. Most changes leave it equal.
+
+    Raises:
+        Unseen: the room of the cluster cannot be determined.
+    """
+
+    def find(cluster: Cluster) -> WorstLoss | None:
+        return cached_worst(tolerance, cluster, failover_room.room(cluster), everything=everything)
+
+    return keep(cluster, (worst_now, tolerance, everything), find)
 
 
 def cached_worst(tolerance: Tolerance, cluster: Cluster, room: Room, *, everything: bool = False) -> WorstLoss | None:

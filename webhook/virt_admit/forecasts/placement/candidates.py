@@ -6,32 +6,40 @@ was read, or it is undetermined because something could not be read.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import network_reach
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time, gather, more_may_exist
+from virt_admit.forecasts.placement import network_reach, scheduler_reads
+from virt_admit.model.kubernetes.cluster import (
+    Cluster,
+    Entries,
+    Unseen,
+    check_time,
+    each,
+    gather,
+    keeps,
+    more_may_exist,
+    unlisted,
+)
 from virt_admit.model.kubernetes.kinds import CSI_NODE, KUBEVIRT, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand as effective_module
-from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target, vm_ledger
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
-from virt_admit.model.scheduler import pod_size, pods, search_cost, volumes
+from virt_admit.model.scheduler import pod_size, search_cost
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
-from virt_admit.model.scheduler.snapshot import SchedulerSnapshot, read_node
-from virt_admit.model.scheduler.volumes import Volumes
+from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, read_node
 
 _RESIZED: Final = ("allocatedResources", "resources.requests")
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses")
@@ -93,17 +101,26 @@ class Launchers:
 
 def launchers(cluster: Cluster) -> Launchers:
     """Return the launcher pods that have not ended, by namespace and name of their VMI."""
+    if keeps(cluster):
+        return Launchers(Entries(cluster, _by_vmi), unlisted(cluster, POD))
     return cluster.cached(_launchers)
 
 
 def _launchers(cluster: Cluster) -> Launchers:
-    found, unseen = gather(cluster.list(POD))
+    return Launchers(cluster.cached(_by_vmi), unlisted(cluster, POD))
+
+
+def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
     by_vmi: dict[tuple[str, str], list[Object]] = {}
-    for pod in found:
-        name = vm_ledger.vmi_name(pod)
-        if name and pod.at("status", "phase").text not in FINISHED:
-            by_vmi.setdefault((pod.namespace or "default", name), []).append(pod)
-    return Launchers({key: tuple(some) for key, some in by_vmi.items()}, unseen)
+    for vmi, pod in filter(None, each(cluster, POD, _launcher)):
+        by_vmi.setdefault(vmi, []).append(pod)
+    return {vmi: tuple(some) for vmi, some in by_vmi.items()}
+
+
+def _launcher(pod: Object) -> tuple[tuple[str, str], Object] | None:
+    name = vm_ledger.vmi_name(pod)
+    ended = not name or pod.at("status", "phase").text in FINISHED
+    return None if ended else ((pod.namespace or "default", name), pod)
 
 
 # --- the state that kube-scheduler would see ---------------------------------------------------------------------
@@ -116,52 +133,42 @@ def scheduler(cluster: Cluster) -> FilterPipeline:
 
 def whole_scheduler(cluster: Cluster) -> FilterPipeline:
     """Read the scheduler's state from all pods of a cluster. Use ``scheduler``, which remembers it."""
-    nodes, unseen_nodes = gather(cluster.list(NODE))
-    bound, unseen_pods = gather(_read(pod) for pod in cluster.list(POD) if _counts(pod))  # one decoded pod at a time
-    unseen = (unseen_pods,) if unseen_pods else ()
-    if not unseen_pods:
-        computed, unseen_vmis = gather(_of_vmis_without_pod(cluster))
-        bound += computed
-        unseen = (unseen_vmis,) if unseen_vmis else ()
-    most = search_cost.most_terms(bound, list(_moving(cluster)), len(nodes))
-    bound = [pod.with_most(most) for pod in bound]
-    namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}  # ``_unseen_of`` says if there are more
-    state = SchedulerSnapshot.of(map(read_node, nodes), bound, namespaces)
-    unread = next((each.what for each in more_may_exist(cluster, NAMESPACE)), "")
-    complete = not unseen_nodes
-    return FilterPipeline(state, _volumes(cluster), unseen, complete, most_terms=most, unread_namespaces=unread)
-
-
-def _moving(cluster: Cluster) -> Iterator[Pod]:
-    """Yield what the VMIs that run demand of other pods. Their affinity can change while their pods keep an earlier one."""
-    for vmi in cluster.known(VMI):
-        check_time()
-        if vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
-            yield launcher_pod.linked_pod(vmi)
-
-
-def _counts(pod: Object) -> bool:
-    return bool(pod.at("spec", "nodeName").text) and pod.at("status", "phase").text not in FINISHED
-
-
-def _read(pod: Object) -> Pod:
-    """Return a pod as kube-scheduler sees it, without the term by which a target pod keeps off its own source: it
-    concerns no other VMI, and there is one for each VMI that has migrated.
-
-    Raises:
-        OutOfTime: the time of the review is over; each pod may have many terms.
-    """
-    check_time()
-    read = pods.read(pod)
-    uid = pod.labels.get(launcher_pod.CREATED_BY)
-    if not uid or not read.anti_affinity:
-        return read
-    own = tuple(
-        term
-        for term in read.anti_affinity
-        if term.selector is None or not any(each.key == launcher_pod.CREATED_BY for each in term.selector.requirements)
+    read = cluster.cached(_read_state)
+    bound = [pod.with_most(read.most_terms) for pod in read.bound]
+    state = SchedulerSnapshot.of(read.nodes, bound, read.namespaces)
+    return FilterPipeline(
+        state,
+        scheduler_reads.volumes_of(cluster),
+        read.unseen,
+        read.complete,
+        most_terms=read.most_terms,
+        unread_namespaces=unlisted(cluster, NAMESPACE),
     )
-    return replace(read, anti_affinity=own)
+
+
+class _ReadState(NamedTuple):
+    """What kube-scheduler's filters are made of. Most changes of pods and VMIs leave it equal."""
+
+    nodes: Sequence[Node]
+    complete: bool
+    bound: Sequence[Pod]
+    unseen: tuple[str, ...]
+    namespaces: Mapping[str, Mapping[str, str]]
+    """Their labels. ``_unseen_of`` says if there are more."""
+    most_terms: int
+
+
+def _read_state(cluster: Cluster) -> _ReadState:
+    nodes = each(cluster, NODE, read_node)
+    bound = [pod for pod in each(cluster, POD, scheduler_reads.bound) if pod is not None]
+    unseen = unlisted(cluster, POD)
+    if not unseen:
+        computed, unseen = gather(_of_vmis_without_pod(cluster))
+        bound += computed
+    moving = [pod for pod in each(cluster, VMI, scheduler_reads.moving) if pod is not None]
+    namespaces = {item.name: item.labels for item in cluster.known(NAMESPACE)}
+    most = search_cost.most_terms(bound, moving, len(nodes))
+    return _ReadState(nodes, not unlisted(cluster, NODE), bound, (unseen,) if unseen else (), namespaces, most)
 
 
 def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
@@ -170,12 +177,11 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
     Raises:
         Unseen: after the others, if there may be more, or what decides on the requests of some could not be read.
     """
-    known = launchers(cluster)
-    unseen = next((each.what for each in more_may_exist(cluster, VMI)), "")
-    for vmi in cluster.known(VMI):
+    known = Launchers(cluster.cached(_by_vmi), "")
+    unseen = unlisted(cluster, VMI)
+    for node, vmi in filter(None, each(cluster, VMI, vmis.on_its_node)):
         check_time()
-        node = vmi.at("status", "nodeName").text
-        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES and known.on_node(vmi) is None:
+        if known.on_node(vmi) is None:
             given = expand(vmi, cluster)
             blind = next(launcher_resources.unseen(given, cluster), "")
             if blind:
@@ -195,23 +201,6 @@ def preemption(cluster: Cluster) -> Preemption:
 
 def _preemption(cluster: Cluster) -> Preemption:
     return Preemption(scheduler(cluster))
-
-
-def _volumes(cluster: Cluster) -> Volumes:
-    @functools.cache
-    def claim(namespace: str, name: str) -> volumes.Claim | Unseen:
-        try:
-            return volumes.claim(cluster, namespace, name)
-        except Unseen as unseen:
-            return unseen
-
-    def read(namespace: str, name: str) -> volumes.Claim:
-        found = claim(namespace, name)
-        if isinstance(found, Unseen):
-            raise Unseen(found.what)
-        return found
-
-    return Volumes(read, functools.cache(lambda node: volumes.limits(cluster, node)))
 
 
 # --- one VMI -----------------------------------------------------------------------------------------------------

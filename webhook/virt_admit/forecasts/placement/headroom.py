@@ -6,11 +6,12 @@ the highest total of VM memory requests on a node.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model import machine_pools
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.reads import union
@@ -46,14 +47,14 @@ def headroom(cluster: Cluster) -> Headroom | None:
 
 def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
     for kind in (NODE, VMI, POD):
-        unseen = gather(cluster.list(kind))[1]
+        unseen = unlisted(cluster, kind)
         if unseen:
             return Unseen(unseen)
     try:
         at_once = machine_pools.draining_at_once(cluster) or 1
     except Unseen as blind:
         return blind
-    held = {name: _held(cluster, name) for name in vmis.occupied(cluster)}
+    held = {name: keep(cluster, (_held, name), partial(_held, node=name)) for name in vmis.occupied(cluster)}
     if not held:
         return None
     fullest = max(sorted(held), key=lambda name: held[name])

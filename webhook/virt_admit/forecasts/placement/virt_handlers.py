@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
@@ -35,7 +35,7 @@ _BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
 
 def problem(cluster: Cluster, node: str) -> str:
     """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
-    pod = cluster.cached(_pods).get(node)
+    pod = entry(cluster, _pods, node)
     if pod is not None and pod.condition("Ready")["status"].text == "False":
         why = (cluster.cached(_missing_network) or pod_starts.failure(pod, cluster)).replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
@@ -73,8 +73,10 @@ def broken(cluster: Cluster) -> Mapping[str, str]:
 
 def _pods(cluster: Cluster) -> Mapping[str, Object]:
     """Return the pods of virt-handler by node."""
-    return {
-        pod.at("spec", "nodeName").text or "": pod
-        for pod in cluster.known(POD)
-        if pod.labels.get("kubevirt.io") == "virt-handler" and pod.at("status", "phase").text not in FINISHED
-    }
+    return {pod.at("spec", "nodeName").text or "": pod for pod in filter(None, each(cluster, POD, _handler))}
+
+
+def _handler(pod: Object) -> Object | None:
+    """Return the pod if it is one of virt-handler that has not ended."""
+    ended = pod.at("status", "phase").text in FINISHED
+    return pod if pod.labels.get("kubevirt.io") == "virt-handler" and not ended else None

@@ -177,7 +177,8 @@ def pools(
         Unseen: no node can be read.
         ValueError: ``max_unavailable`` is not a number or a percentage.
     """
-    every = nodes.every(cluster)
+    nodes.every(cluster)  # raises if none can be read
+    every = cluster.known(NODE)
     phases = {node: update for pool in begun for node, update in pool.nodes.items()}
     match driver:
         case Driver.MACHINE_CONFIG:

@@ -49,6 +49,7 @@ def since(text: str | None, cluster: Cluster) -> timedelta | None:
 
 
 def _newest_heartbeat(cluster: Cluster) -> datetime | None:
+    exact(cluster)  # heartbeats count when time has passed: this value is to follow the time
     heartbeats = (
         instant(condition["lastHeartbeatTime"].text)
         for node in cluster.known(NODE)

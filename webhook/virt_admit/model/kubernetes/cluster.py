@@ -77,8 +77,13 @@ class KeepingCluster(Cluster, Protocol):
         """Return what could not be read if more objects of a kind may exist, else an empty text."""
 
 
+def keeps(cluster: Cluster) -> bool:
+    """Whether a cluster keeps values by key."""
+    return hasattr(cluster, "keep")
+
+
 def _keeping(cluster: Cluster) -> KeepingCluster | None:
-    return cluster if hasattr(cluster, "keep") else None  # type: ignore[return-value]
+    return cluster if keeps(cluster) else None  # type: ignore[return-value]
 
 
 def keep(cluster: Cluster, key: Hashable, compute: Callable[[Cluster], T]) -> T:
@@ -93,6 +98,27 @@ def entry(cluster: Cluster, function: Callable[[Cluster], Mapping[K, T]], key: K
     if keeping is None:
         return cluster.cached(function).get(key)
     return keeping.keep((function, key), lambda cluster: cluster.cached(function).get(key))
+
+
+class Entries(Mapping[K, T]):
+    """A mapping that is derived from a cluster. What looks up entries rests on these alone."""
+
+    __slots__ = ("_cluster", "_function")
+
+    def __init__(self, cluster: Cluster, function: Callable[[Cluster], Mapping[K, T]]) -> None:
+        self._cluster, self._function = cluster, function
+
+    def __getitem__(self, key: K) -> T:
+        found = entry(self._cluster, self._function, key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._cluster.cached(self._function))
+
+    def __len__(self) -> int:
+        return len(self._cluster.cached(self._function))
 
 
 def each(cluster: Cluster, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:

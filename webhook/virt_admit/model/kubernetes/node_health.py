@@ -6,7 +6,7 @@ import datetime
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -33,6 +33,19 @@ def silence(node: Object, cluster: Cluster) -> str:
     if late is not None and late >= OVERDUE:
         return f"its last heartbeat is {int(late.total_seconds() // 60)} minutes old"
     return ""
+
+
+def silence_now(name: str, cluster: Cluster) -> str:
+    """Return the same of a Node as it is in the cluster, kept as long as it stays; empty also for an unknown Node."""
+
+    def find(cluster: Cluster) -> str:
+        try:
+            node = cluster.get(NODE, "", name)
+        except Unseen:
+            return ""
+        return silence(node, cluster) if node is not None else ""
+
+    return keep(cluster, (silence_now, name), find)
 
 
 def unready(node: Object) -> str:

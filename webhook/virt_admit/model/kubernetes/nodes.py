@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keeps
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 
 ETCD: Final = "node-role.kubernetes.io/etcd"
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -23,7 +23,7 @@ NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
 
 
 def every(cluster: Cluster) -> Sequence[Object]:
-    """Return the nodes of the cluster.
+    """Return the nodes of the cluster, for their labels, lasting taints and allocatable resources.
 
     An informer or a scan reads either all nodes or none. The known nodes therefore count as all of them, even those
     from a plain manifest file.
@@ -39,9 +39,32 @@ def every(cluster: Cluster) -> Sequence[Object]:
 
 def _every(cluster: Cluster) -> Sequence[Object] | Unseen:
     try:
-        return cluster.known(NODE) or tuple(cluster.list(NODE))
+        known = each(cluster, NODE, _lasting) if keeps(cluster) else cluster.known(NODE)
+        return known or tuple(cluster.list(NODE))
     except Unseen as unseen:
         return unseen
+
+
+def _lasting(node: Object) -> Object:
+    """Return a node without what changes while it serves: a cordon, conditions, heartbeats, annotations.
+
+    The taints of the node controllers go too: they repeat the cordon and the conditions.
+    """
+    taints = [taint.value for taint in node.at("spec", "taints").items() if not _is_of_moment(taint)]
+    allocatable = node.at("status", "allocatable")
+    return Object(
+        {
+            "apiVersion": NODE.api_version,
+            "kind": NODE.kind,
+            "metadata": {"name": node.name, "labels": node.metadata["labels"].value},
+            "spec": {"taints": taints},
+            "status": {"allocatable": allocatable.value} if allocatable.present else {},
+        }
+    )
+
+
+def _is_of_moment(taint: Field) -> bool:
+    return (taint["key"].text or "").startswith("node.kubernetes.io/")
 
 
 def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
@@ -55,7 +78,8 @@ def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
 
 
 def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
-    return tuple(node for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
+    found = cluster.cached(_every)
+    return () if isinstance(found, Unseen) else tuple(node for node in found if SCHEDULABLE in node.labels)
 
 
 def is_control_plane(node: Object) -> bool:

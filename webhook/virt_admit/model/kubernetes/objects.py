@@ -174,7 +174,7 @@ class Object:
     ``namespace`` overrides ``metadata.namespace``, because an admission request may carry it outside the object.
     """
 
-    __slots__ = ("_cached", "_namespace", "data")
+    __slots__ = ("__weakref__", "_cached", "_namespace", "data")
 
     def __init__(self, data: Any, namespace: str = "") -> None:
         self.data: dict[str, Any] = data if isinstance(data, dict) else {}

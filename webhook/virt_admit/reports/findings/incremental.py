@@ -53,8 +53,6 @@ class Judgements:
         self._cluster, self._rules, self._policy, self._looked_up = cluster, rules, policy, looked_up
         self._recorded = RecordedCluster(cluster, _VERSIONS)
         self._results: dict[Kind, tuple[ObjectResult, ...]] = {}
-        self._late: dict[Kind, set[Name]] = {}
-        """The objects of which only a heartbeat changed."""
         self.view: Cluster = self._recorded.view
         """The cluster, with the values that the judgements share."""
 
@@ -67,7 +65,8 @@ class Judgements:
         """Begin a round: objects have changed, and perhaps so much time has passed that heartbeats and the clock count."""
         reads = chain.from_iterable(self._reads(kind, names) for kind, names in changes.items() if names is not None)
         whole_kinds = {kind for kind, names in changes.items() if names is None}
-        self._recorded.change((*reads, *(self._overdue() if time_passed else ())), whole_kinds)
+        objects = ((kind, *name) for kind, names in changes.items() for name in names or ())
+        self._recorded.change(objects, (*reads, *((Ambient.TIME,) if time_passed else ())), whole_kinds)
         for kind, names in changes.items():
             for name, (_, after) in (names or {}).items():
                 if after is None:
@@ -96,25 +95,21 @@ class Judgements:
     def _reads(self, kind: Kind, changed: Mapping[Name, tuple[Object | None, Object | None]]) -> Iterator[Read]:
         seen: set[Name] = set()
         for name, (before, after) in changed.items():
-            yield whole(kind, *name)
-            old, new = self._fields(kind, before), self._fields(kind, after)
-            if old is None or new is None or not identical(_steady(kind, old), _steady(kind, new)):
+            if before is None or after is None:
+                yield whole(kind, *name)
                 seen.add(name)
-            elif not identical(old, new):
-                self._late.setdefault(kind, set()).add(name)
+                continue
+            old, new = _steady(kind, before.data), _steady(kind, after.data)
+            if not identical(old, new):
+                yield whole(kind, *name)
+                if not identical(self._looked_at(kind, old), self._looked_at(kind, new)):
+                    seen.add(name)
         yield from _reads_of(kind, seen)
 
-    def _fields(self, kind: Kind, obj: Object | None) -> dict[str, Any] | None:
+    def _looked_at(self, kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of an object that anything reads besides its own judgement."""
         fields = self._looked_up.get(kind)
-        if obj is None or fields is None:
-            return None if obj is None else {}
-        return fields.filter(obj.data)
-
-    def _overdue(self) -> Iterator[Read]:
-        yield Ambient.TIME
-        late, self._late = self._late, {}
-        for kind, names in late.items():
-            yield from _reads_of(kind, names)
+        return fields.filter(obj) if fields is not None else {}
 
 
 def _reads_of(kind: Kind, names: Iterable[Name]) -> Iterator[Read]:
@@ -125,8 +120,12 @@ def _reads_of(kind: Kind, names: Iterable[Name]) -> Iterator[Read]:
         yield kind, None, None
 
 
-def _steady(kind: Kind, obj: Mapping[str, Any]) -> Any:
-    """Return an object without its heartbeats, which change all the time and count only if they fail to appear."""
+def _steady(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without its heartbeats.
+
+    They change all the time, and count only if they fail to appear. What reads a heartbeat compares it with the time, so
+    it is computed again when time has passed.
+    """
     steps = _HEARTBEATS.get(kind, ())
     for path in steps:
         obj = _without(obj, path)
@@ -143,13 +142,13 @@ _HEARTBEATS: Final[Mapping[Kind, tuple[tuple[str, ...], ...]]] = {
 
 
 def _without(value: Any, path: tuple[str, ...]) -> Any:
-    """Return a value without the field at a path, which passes through lists."""
+    """Return a value without the field at a path, which passes through lists, and without maps that are empty then."""
     if isinstance(value, list):
         return [_without(item, path) for item in value]
     if not isinstance(value, dict) or path[0] not in value:
         return value
-    rest = {key: found for key, found in value.items() if key != path[0]}
-    return {**rest, path[0]: _without(value[path[0]], path[1:])} if path[1:] else rest
+    below = _without(value[path[0]], path[1:]) if path[1:] else {}
+    return {key: below if key == path[0] else found for key, found in value.items() if key != path[0] or below}
 
 
 def differences(kept: Report, full: Report) -> int:

@@ -10,7 +10,7 @@ be over when a node is lost.
 
 from dataclasses import dataclass
 
-from virt_admit.forecasts.outage import failover, failover_nodes, failover_room
+from virt_admit.forecasts.outage import failover, failover_nodes
 from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.model.kubernetes.kinds import NODE
@@ -41,7 +41,7 @@ def check(node: Object, context: Context[Params]) -> Findings:
         return
     tolerance = Tolerance(nodes=params.tolerate.nodes)
     everything = params.count == "everything"
-    found = failover_nodes.cached_worst(tolerance, cluster, failover_room.room(cluster), everything=everything)
+    found = failover_nodes.worst_now(tolerance, cluster, everything=everything)
     if found is None or min(found.loss.nodes) != node.name:
         return
     path = node.metadata["name"].path

@@ -9,7 +9,7 @@ free. It names the first node of the zone with the largest shortage.
 
 from dataclasses import dataclass
 
-from virt_admit.forecasts.outage import failover, failover_nodes, failover_room
+from virt_admit.forecasts.outage import failover, failover_nodes
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.scheduler.resources import show
@@ -39,7 +39,7 @@ def check(node: Object, context: Context[Params]) -> Findings:
         return
     tolerance = Tolerance(nodes=0, zones=params.tolerate.zones)
     everything = params.count == "everything"
-    found = failover_nodes.cached_worst(tolerance, cluster, failover_room.room(cluster), everything=everything)
+    found = failover_nodes.worst_now(tolerance, cluster, everything=everything)
     if found is None or min(found.loss.nodes) != node.name:
         return
     path = node.metadata["labels"].path

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
@@ -21,7 +22,7 @@ from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import clock, service_endpoints
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -211,17 +212,20 @@ class _Components(NamedTuple):
 
 
 def _components(cluster: Cluster) -> _Components:
-    every, unseen = gather(cluster.list(POD))
     pods: dict[str, list[Object]] = {}
-    for pod in every:
-        name = pod.labels.get("kubevirt.io")
-        if name in _NAMES and pod.at("status", "phase").text not in FINISHED:
-            pods.setdefault(name, []).append(pod)
+    for pod in filter(None, each(cluster, POD, _of_component)):
+        pods.setdefault(pod.labels["kubevirt.io"], []).append(pod)
     deployments = {each.name: each for each in cluster.known(DEPLOYMENT) if each.name in (API, CONTROLLER)}
     namespaces = [each.namespace for some in pods.values() for each in some]
     namespaces += [each.namespace for each in (*deployments.values(), *cluster.known(KUBEVIRT))]
     blind = next((found.what for found in more_may_exist(cluster, DEPLOYMENT)), "")
-    return _Components(pods, deployments, next(iter(namespaces), ""), unseen, blind)
+    return _Components(pods, deployments, next(iter(namespaces), ""), unlisted(cluster, POD), blind)
+
+
+def _of_component(pod: Object) -> Object | None:
+    """Return the pod if it is one of virt-api or virt-controller that has not ended."""
+    ended = pod.at("status", "phase").text in FINISHED
+    return pod if pod.labels.get("kubevirt.io") in _NAMES and not ended else None
 
 
 _NAMES: Final = frozenset((API, CONTROLLER))
@@ -229,7 +233,7 @@ _NAMES: Final = frozenset((API, CONTROLLER))
 
 def _handler(cluster: Cluster, node: str) -> Component | None:
     """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
-    reason = virt_handlers.problem(cluster, node)
+    reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     remedy = "Wait for virt-handler, which sends the VM's memory, or repair it."
     return Component(HANDLER, False, reason, remedy) if reason else None
 

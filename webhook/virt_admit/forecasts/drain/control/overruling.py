@@ -62,7 +62,7 @@ def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
 def _silent(node: Object, cluster: Cluster) -> Problem | None:
     """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
     remedy = "repair or fence its node"
-    if node_health.silence(node, cluster):
+    if node_health.silence_now(node.name, cluster):
         return Problem("its node does not report: it cannot migrate", remedy, ProblemCause.NODE_SILENT).about(node)
     if node_health.cannot_end_pods(node):
         reason = f"the kubelet of its node cannot end pods ({node_health.unready(node)})"

@@ -33,11 +33,13 @@ _SETTLED: Final = datetime.timedelta(minutes=10)
 def is_gone(vmi: Object, cluster: Cluster) -> bool:
     """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined."""
     uids = vmi.at("status", "activePods").map
-    age = clock.since(vmi.metadata["creationTimestamp"].text, cluster)
-    if not uids or not vmis.running(vmi) or (age is not None and age < _SETTLED):
+    if not uids or not vmis.running(vmi):
         return False
     launchers = candidates.launchers(cluster)
     if launchers.unseen or launchers.by_vmi.get((vms.namespace_of(vmi), vmi.name)):
+        return False
+    age = clock.since(vmi.metadata["creationTimestamp"].text, cluster)
+    if age is not None and age < _SETTLED:
         return False
     known = cluster.cached(_known_pods)
     return known.have_uids and known.uids.isdisjoint(uids)

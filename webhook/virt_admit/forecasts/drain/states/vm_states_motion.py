@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Final, TypeVar
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Entries, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vms
@@ -38,7 +39,18 @@ class Motion:
 
 def motion(cluster: Cluster) -> Motion:
     """Return the pods and migrations of a cluster, grouped once."""
-    return cluster.cached(_motion)
+    if not keeps(cluster):
+        return cluster.cached(_motion)
+    groups: dict[str, Any] = {name: Entries(cluster, group) for name, group in _GROUPS.items()}
+    return Motion(**groups, pods_complete=not unlisted(cluster, POD))
+
+
+def _group(name: str, cluster: Cluster) -> Mapping[Any, Any]:
+    groups: Mapping[Any, Any] = getattr(cluster.cached(_motion), name)
+    return groups
+
+
+_GROUPS: Final = {field.name: partial(_group, field.name) for field in fields(Motion) if field.name != "pods_complete"}
 
 
 def _motion(cluster: Cluster) -> Motion:
@@ -82,7 +94,7 @@ def _motion(cluster: Cluster) -> Motion:
         {node: tuple(sorted(keys)) for node, keys in running.items()},
         _by_name(arriving),
         _by_name(left),
-        _complete(cluster),
+        not unlisted(cluster, POD),
     )
 
 
@@ -115,15 +127,6 @@ def _frozen(groups: Mapping[K, list[Object]]) -> dict[K, tuple[Object, ...]]:
 
 def _age(obj: Object) -> tuple[str, str]:
     return obj.metadata["creationTimestamp"].text or "", obj.name
-
-
-def _complete(cluster: Cluster) -> bool:
-    try:
-        for _ in cluster.list(POD):
-            pass
-    except Unseen:
-        return False
-    return True
 
 
 def lives(pod: Object) -> bool:

@@ -68,7 +68,7 @@ def offers(cluster: Cluster) -> Offers:
 def _offers(cluster: Cluster) -> Offers:
     offering: dict[str, list[str]] = {}
     conclusive = False
-    for node in cluster.known(NODE):
+    for node in nodes.every(cluster):
         for label, value in node.metadata["labels"].map.items():
             if label.startswith(OFFERED):
                 conclusive = True
@@ -90,7 +90,7 @@ def host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
 def _host_models(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     found = {
         node.name: frozenset(label.removeprefix(HOST) for label in node.labels if label.startswith(HOST))
-        for node in cluster.known(NODE)
+        for node in nodes.every(cluster)
     }
     return {name: models for name, models in found.items() if models}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import PDB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -65,7 +65,7 @@ def forbids(budget: Object) -> bool:
 def covering(vmi: Object, cluster: Cluster) -> list[Object]:
     """Return the known budgets of users that select the pod of a VMI, or of the VMI of a VM."""
     labels = launcher_labels(vmi)
-    known = cluster.cached(_budgets).get(vms.namespace_of(vmi), ())
+    known = entry(cluster, _budgets, vms.namespace_of(vmi)) or ()
     return [budget for budget, selector in known if selector.matches(labels)]
 
 

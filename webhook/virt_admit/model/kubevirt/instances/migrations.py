@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -33,7 +33,7 @@ RETRY_LOOP: Final = 3
 
 def of_vmi(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
     """Return the known migrations of a VMI, oldest first."""
-    return cluster.cached(_by_vmi).get((vms.namespace_of(vmi), vmi.name), ())
+    return entry(cluster, _by_vmi, (vms.namespace_of(vmi), vmi.name)) or ()
 
 
 def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:

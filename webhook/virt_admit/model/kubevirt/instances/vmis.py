@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
@@ -59,9 +59,9 @@ def grace_seconds(vmi: Object) -> int:
 def owner(vmi: Object, kind: str) -> str | None:
     """Return the name of the owner of that kind, or None."""
     owners = vmi.metadata["ownerReferences"]
-    for each in owners.value if owners.is_list else ():  # without fields, because this runs for every VMI of a cluster
-        if isinstance(each, dict) and each.get("kind") == kind:
-            name = each.get("name")
+    for owner_reference in owners.value if owners.is_list else ():  # no fields: this runs for every VMI
+        if isinstance(owner_reference, dict) and owner_reference.get("kind") == kind:
+            name = owner_reference.get("name")
             return name if isinstance(name, str) else None
     return None
 
@@ -115,34 +115,36 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
 # --- which VMIs are on a node --------------------------------------------------------------------------------------
 
 
-class _OnNodes(NamedTuple):
-    by_node: Mapping[str, tuple[Object, ...]]
-    unseen: str
-    """What cannot be read, so that more VMIs may exist; empty: nothing."""
-
-
 def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
     """Yield the VMIs that have not ended and run on a node; a migrating VMI counts on its source node.
 
     Raises:
         Unseen: after the known ones, if more may exist.
     """
-    found = cluster.cached(_on_nodes)
-    yield from found.by_node.get(node, ())
-    if found.unseen:
-        raise Unseen(found.unseen)
+    yield from entry(cluster, by_node, node) or ()
+    unseen = unlisted(cluster, VMI)
+    if unseen:
+        raise Unseen(unseen)
 
 
 def occupied(cluster: Cluster) -> Collection[str]:
     """Return the names of the nodes on which a known VMI runs."""
-    return cluster.cached(_on_nodes).by_node.keys()
+    return cluster.cached(_occupied)
 
 
-def _on_nodes(cluster: Cluster) -> _OnNodes:
-    found, unseen = gather(cluster.list(VMI))
-    by_node: dict[str, list[Object]] = {}
-    for vmi in found:
-        node = vmi.at("status", "nodeName").text
-        if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
-            by_node.setdefault(node, []).append(vmi)
-    return _OnNodes({node: tuple(vmis) for node, vmis in by_node.items()}, unseen)
+def _occupied(cluster: Cluster) -> tuple[str, ...]:
+    return tuple(cluster.cached(by_node))
+
+
+def by_node(cluster: Cluster) -> Mapping[str, tuple[Object, ...]]:
+    """Return the known VMIs that have not ended, by their node."""
+    found: dict[str, list[Object]] = {}
+    for node, vmi in filter(None, each(cluster, VMI, on_its_node)):
+        found.setdefault(node, []).append(vmi)
+    return {node: tuple(some) for node, some in found.items()}
+
+
+def on_its_node(vmi: Object) -> tuple[str, Object] | None:
+    """Return the node of a VMI that has not ended, and the VMI. None: it has no node, or has ended."""
+    node = vmi.at("status", "nodeName").text
+    return (node, vmi) if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES else None
