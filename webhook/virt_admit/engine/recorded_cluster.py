@@ -107,14 +107,18 @@ class RecordedCluster:
 
     def change(
         self, objects: Iterable[tuple[Kind, str, str]], reads: Iterable[Read], kinds: Collection[Kind] = ()
-    ) -> None:
+    ) -> bool:
         """Begin a round.
 
         Args:
             objects: the objects that changed.
             reads: what has to be read again because of that. A change of a field that nothing reads is none.
             kinds: the kinds of which every read has to be repeated.
+
+        Returns:
+            Whether any value may have to be computed again that had not to be before.
         """
+        before = len(self._stale) + len(self._suspect)
         self._round += 1
         changed = set(reads)
         if kinds:
@@ -132,6 +136,7 @@ class RecordedCluster:
                 if user not in self._suspect:
                     self._suspect.add(user)
                     pending.append(user)
+        return len(self._stale) + len(self._suspect) > before
 
     def _forget_objects(self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]) -> None:
         for key in [key for key in self._objects if key[0] in kinds] if kinds else ():

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
@@ -47,7 +48,10 @@ log = logging.getLogger(__name__)
 DEBOUNCE: Final = 0.5
 """Seconds between two looks at the cluster. Changes within this time are judged together."""
 LONGEST_PAUSE: Final = 30.0
-"""Seconds. The loop rests for a quarter of the time that it judged, at most this long."""
+"""Seconds. The loop rests for a quarter of the time that it judged, and forecasts rest three times as long as they took,
+at most this long."""
+QUICK: Final = 0.2
+"""Seconds. Forecasts that took longer come after the findings, so that they delay none."""
 FULL_INTERVAL: Final = 3600.0
 """Seconds between two full judgements, with which the others are compared."""
 CLOCK_INTERVAL: Final = 60.0
@@ -77,15 +81,35 @@ class ClusterState:
     complete: bool
     unreadable: frozenset[str]
     page: Callable[[], pages.Page]
-    drains: tuple[OngoingDrain, ...]
-    drain_seconds: Mapping[str, Range]
-    """How long a drain of each node lasts from then, as far as it ends."""
 
     def gauges(self, upgrade: Range | None) -> CollectorRegistry:
         """Return the gauges of this judgement, and of an upgrade."""
         return scan_metrics.state_gauges(
             self.report, self.blockers, self.seconds, upgrade, self.bundles, self.drainable
         )
+
+
+class _Judged(NamedTuple):
+    """What was judged, and of which the forecasts are still to be made."""
+
+    judgements: ClusterJudgements
+    report: Report
+    at: datetime.datetime
+    started: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Forecasts:
+    """The drains of all nodes, as of one moment."""
+
+    plan: Plan
+    page: pages.Page
+    drains: tuple[OngoingDrain, ...]
+    drain_seconds: Mapping[str, Range]
+    """How long a drain of each node lasts from then, as far as it ends."""
+    unreadable: frozenset[str]
+    seconds: float
+    """How long the forecasts took."""
 
 
 class Watch(Collector):
@@ -108,6 +132,10 @@ class Watch(Collector):
         self._judgements: ClusterJudgements | None = None
         self._judged_by: object = None
         self._timed = self._compared = -FULL_INTERVAL
+        self._judged: _Judged | None = None
+        self._judged_for = 0.0
+        self._forecasts: _Forecasts | None = None
+        self._forecast_again = 0.0
         self.latest: ClusterState | None = None
         self._shown = CollectorRegistry()
         self._complete: ClusterState | None = None
@@ -135,13 +163,12 @@ class Watch(Collector):
     def run(self, stopped: threading.Event) -> None:
         """Judge until the event is set. No error ends the loop."""
         while not stopped.is_set():
-            began = time.monotonic()
             try:
                 self.look()
             except Exception:
                 log.exception("the cluster could not be judged")
-                self._stamp = self._judgements = None
-            stopped.wait(max(DEBOUNCE, min((time.monotonic() - began) / 4, LONGEST_PAUSE)))
+                self._stamp = self._judgements = self._judged = None
+            stopped.wait(max(DEBOUNCE, min(self._judged_for / 4, LONGEST_PAUSE)))
 
     def look(self) -> None:
         """Judge the cluster if something changed since the last call."""
@@ -153,48 +180,81 @@ class Watch(Collector):
         current = self._cluster.current  # before judging: a later failure may belong to a later state
         self._drains.count_downtime(now, current=current)
         if stamp != self._stamp:
-            self._show(self._judge(policy, today))
+            self._judge(policy, today)
             self._stamp = stamp
+        if self._judged is not None and time.monotonic() >= self._forecast_again:
+            self._forecast(self._judged)
             self._estimate()
-        if self._complete is not None and self._complete is self.latest and current:
+        if self._judged is None and self._complete is not None and self._complete is self.latest and current:
             self._last_success.set_to_current_time()
 
-    def _judge(self, policy: Policy, today: datetime.date) -> ClusterState:
+    def _judge(self, policy: Policy, today: datetime.date) -> None:
+        """Judge what changed, and show the findings if the forecasts would delay them."""
         started = time.monotonic()
         judgements = self._changed(policy, today)
-        cluster, unreadable = judgements.view, self._frozen.unreadable
-        report, drains, drained = judgements.report(), judgements.plan(), judgements.page()
-        now = datetime.datetime.now(datetime.UTC)
-        under_way, ends_in = tuple(ongoing(drains, cluster)), judgements.seconds()
-        return ClusterState(
-            report=report,
-            blockers={node.name: node.blockers for node in drains.nodes},
-            drainable={node.name: node.drainable for node in drains.nodes},
-            bundles=webhook_bundles.expiry(cluster),
-            complete=is_complete(report, self._frozen, self._rules.kinds),
-            unreadable=unreadable,
-            page=partial(watch_page.page, report, drains, drained, unreadable, now, under_way, ends_in),
-            drains=under_way,
-            drain_seconds=ends_in,
+        if judgements is None:
+            return
+        self._judged = judged = _Judged(judgements, judgements.report(), datetime.datetime.now(datetime.UTC), started)
+        self._judged_for = time.monotonic() - started
+        earlier = self._forecasts
+        if earlier is None or earlier.unreadable != self._frozen.unreadable:
+            self._forecast_again = 0.0  # they may rest on what cannot be read any more
+        elif earlier.seconds > QUICK:
+            self._show(self._state(judged, earlier))
+
+    def _forecast(self, judged: _Judged) -> None:
+        """Make the forecasts of what was judged, and show them with its findings."""
+        started = time.monotonic()
+        judgements = judged.judgements
+        plan = judgements.plan()
+        found = _Forecasts(
+            plan=plan,
+            page=judgements.page(),
+            drains=tuple(ongoing(plan, judgements.view)),
+            drain_seconds=judgements.seconds(),
+            unreadable=self._frozen.unreadable,
             seconds=time.monotonic() - started,
         )
+        self._forecasts, self._judged = found, None
+        rest = min(3 * found.seconds, LONGEST_PAUSE) if found.seconds > QUICK else 0
+        self._forecast_again = time.monotonic() + rest
+        self._show(self._state(judged, found))
+        self._follow_drains(found)
 
-    def _changed(self, policy: Policy, today: datetime.date) -> ClusterJudgements:
-        """Return the judgements after everything that has changed, and compare them once an hour."""
+    def _state(self, judged: _Judged, forecasts: _Forecasts) -> ClusterState:
+        report, plan, unreadable = judged.report, forecasts.plan, self._frozen.unreadable
+        shown = (report, plan, forecasts.page, unreadable, judged.at, forecasts.drains, forecasts.drain_seconds)
+        return ClusterState(
+            report=report,
+            blockers={node.name: node.blockers for node in plan.nodes},
+            drainable={node.name: node.drainable for node in plan.nodes},
+            bundles=webhook_bundles.expiry(judged.judgements.view),
+            complete=is_complete(report, self._frozen, self._rules.kinds),
+            unreadable=unreadable,
+            page=partial(watch_page.page, *shown),
+            seconds=time.monotonic() - judged.started,
+        )
+
+    def _changed(self, policy: Policy, today: datetime.date) -> ClusterJudgements | None:
+        """Return the judgements after everything that has changed, and compare them once an hour.
+
+        None: nothing changed that a judgement read.
+        """
         now = time.monotonic()
         compare = now - self._compared >= FULL_INTERVAL
-        time_passed = compare or now - self._timed >= CLOCK_INTERVAL
+        time_passed = compare or bool(self._drains.under_way) or now - self._timed >= CLOCK_INTERVAL
         changes = self._frozen.refresh()
         self._frozen.time = clock.stamp(self._cluster.now())
         known = self._judgements if self._judged_by == (policy, today) else None
-        if known is not None:
-            known.change(changes, time_passed=time_passed)
+        self._timed = now if time_passed else self._timed
+        if known is not None and not known.change(changes, time_passed=time_passed) and not compare:
+            return None
         if known is None or compare:
-            full = ClusterJudgements(self._frozen, self._rules, policy.at(today), self._looked_up)
+            of_today = known.policy if known is not None else policy.at(today)  # results with another one are not equal
+            full = ClusterJudgements(self._frozen, self._rules, of_today, self._looked_up)
             self._differences.inc(known.differences(full) if known is not None else 0)
             self._judgements, self._judged_by, self._compared = full, (policy, today), now
-        self._timed = now if time_passed else self._timed
-        return self._judgements or full
+        return self._judgements
 
     def _estimate(self) -> None:
         """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
@@ -213,17 +273,16 @@ class Watch(Collector):
         """Return the API server's time, with which the times of objects are compared."""
         return self._cluster.now() or datetime.datetime.now(datetime.UTC)
 
-    def _follow_drains(self, judged: ClusterState) -> None:
+    def _follow_drains(self, judged: _Forecasts) -> None:
         now = self._now()
         if _OF_DRAINS.isdisjoint(judged.unreadable):
-            phases = updaters.phases(self._view)
-            self._drains.follow(judged.drains, judged.drainable.keys(), judged.drain_seconds, phases, now)
+            phases, names = updaters.phases(self._view), [node.name for node in judged.plan.nodes]
+            self._drains.follow(judged.drains, names, judged.drain_seconds, phases, now)
         if _OF_GUESTS.isdisjoint(judged.unreadable):
             self._drains.follow_guests(self._view.cached(down_vms.runs), now)
 
     def _show(self, judged: ClusterState) -> None:
         self.latest = judged
-        self._follow_drains(judged)
         if judged.complete:
             self._complete = judged
         self._refresh_gauges()

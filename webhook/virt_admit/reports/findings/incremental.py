@@ -50,7 +50,7 @@ class Judgements:
             policy: the policy.
             looked_up: the fields that anything reads of an object, except its own judgement, which reads all.
         """
-        self._cluster, self._rules, self._policy, self._looked_up = cluster, rules, policy, looked_up
+        self._cluster, self._rules, self.policy, self._looked_up = cluster, rules, policy, looked_up
         self._recorded = RecordedCluster(cluster, _VERSIONS)
         self._results: dict[Kind, tuple[ObjectResult, ...]] = {}
         self.view: Cluster = self._recorded.view
@@ -61,18 +61,24 @@ class Judgements:
         """A counter of the values that were computed."""
         return self._recorded.computed
 
-    def change(self, changes: Changes, *, time_passed: bool) -> None:
-        """Begin a round: objects have changed, and perhaps so much time has passed that heartbeats and the clock count."""
+    def change(self, changes: Changes, *, time_passed: bool) -> bool:
+        """Begin a round: objects have changed, and perhaps so much time has passed that heartbeats and the clock count.
+
+        Returns:
+            Whether anything has to be judged again.
+        """
         reads = chain.from_iterable(self._reads(kind, names) for kind, names in changes.items() if names is not None)
         whole_kinds = {kind for kind, names in changes.items() if names is None}
         objects = ((kind, *name) for kind, names in changes.items() for name in names or ())
-        self._recorded.change(objects, (*reads, *((Ambient.TIME,) if time_passed else ())), whole_kinds)
+        stale = self._recorded.change(objects, (*reads, *((Ambient.TIME,) if time_passed else ())), whole_kinds)
         for kind, names in changes.items():
             for name, (_, after) in (names or {}).items():
                 if after is None:
                     self._recorded.forget((kind, *name))
         due = {key[0] for key in self._recorded.due if isinstance(key, tuple)} | changes.keys()
         self._results = {kind: found for kind, found in self._results.items() if kind not in due}
+        came_or_went = any(None in pair for names in changes.values() for pair in (names or {}).values())
+        return stale or came_or_went or bool(whole_kinds)
 
     def report(self) -> Report:
         """Return the report on all objects, equal to that of ``judge``."""
@@ -80,7 +86,7 @@ class Judgements:
             if kind not in self._results:
                 self._results[kind] = tuple(self._judged(kind))
         results = chain.from_iterable(self._results[kind] for kind in self._rules.kinds)
-        return Report(tuple(results), policy=self._policy.name)
+        return Report(tuple(results), policy=self.policy.name)
 
     def _judged(self, kind: Kind) -> Iterator[ObjectResult]:
         for name in self._cluster.names(kind):
@@ -90,7 +96,7 @@ class Judgements:
 
     def _judge(self, kind: Kind, name: Name, cluster: Cluster) -> ObjectResult | None:
         obj = cluster.whole(kind, *name) if isinstance(cluster, RecordedView) else None
-        return judge_object(obj, kind, self._rules, cluster, self._policy) if obj is not None else None
+        return judge_object(obj, kind, self._rules, cluster, self.policy) if obj is not None else None
 
     def _reads(self, kind: Kind, changed: Mapping[Name, tuple[Object | None, Object | None]]) -> Iterator[Read]:
         seen: set[Name] = set()

@@ -1,0 +1,112 @@
+"""The loop of the watch: findings come before slow forecasts, and full judgements are compared."""
+
+import datetime
+
+import pytest
+
+from virt_admit.cli.commands import watch_loop
+from virt_admit.cli.commands.watch_loop import Watch
+from virt_admit.install.manifests import FORECAST_READS
+from virt_admit.kube.cache import ClusterCache, StoreState
+from virt_admit.kube.stores import stores
+from virt_admit.model.kubernetes.kinds import NODE, VM
+from virt_admit.policy.files import load_policy
+from virt_admit.rules import load_rules
+from virt_admit.serving.metrics import ProcessMetrics
+
+RULE = "vm-running-and-run-strategy"
+DIFFERENCES = "virt_admit_incremental_differences_total"
+
+
+class Live(ClusterCache):
+    """A cluster that is listed, and that tests change."""
+
+    missing = ()
+    current = True
+
+    def now(self):
+        return datetime.datetime(2027, 3, 1, 12, tzinfo=datetime.UTC)
+
+    def informed(self):
+        return iter(())
+
+
+def vm(name, **spec):
+    template = {"metadata": {}, "spec": {"evictionStrategy": "None", "domain": {"devices": {}}}}
+    return {
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"runStrategy": "Always", "template": template, **spec},
+    }
+
+
+@pytest.fixture
+def live():
+    cluster = Live(stores(load_rules().in_scan, FORECAST_READS), "v1.36.3")
+    for store in cluster.stores.values():
+        store.replace({}, StoreState.LISTED)
+    cluster.stores[NODE].upsert({"metadata": {"name": "n0"}})
+    cluster.stores[VM].upsert(vm("db"))
+    return cluster
+
+
+@pytest.fixture
+def metrics():
+    return ProcessMetrics()
+
+
+@pytest.fixture
+def watch(live, metrics):
+    policy = load_policy("default", load_rules())
+    watch = Watch(live, load_rules().in_scan, lambda: policy, metrics)
+    watch.look()
+    return watch
+
+
+def denied(watch):
+    """The names of the VMs with the finding of ``running`` beside ``runStrategy``."""
+    results = watch.latest.report.results
+    return [each.obj.name for each in results if any(found.rule.id == RULE for found in each.response.verdicts)]
+
+
+def test_findings_do_not_wait_for_slow_forecasts(live, watch, monkeypatch):
+    monkeypatch.setattr(watch_loop, "QUICK", -1)
+    live.stores[VM].upsert(vm("other"))
+    watch.look()  # both; the next forecasts rest
+    watch._forecast_again += 1000
+    live.stores[VM].upsert(vm("db", running=True))
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
+    watch.look()
+    assert denied(watch) == ["db"]
+    assert set(watch.latest.drainable) == {"n0"}
+    watch._forecast_again = 0
+    watch.look()
+    assert set(watch.latest.drainable) == {"n0", "n1"}
+
+
+def test_forecasts_do_not_rest_when_a_kind_cannot_be_read_any_more(live, watch, monkeypatch):
+    monkeypatch.setattr(watch_loop, "QUICK", -1)
+    watch._forecast_again += 1000
+    live.stores[NODE].replace({}, StoreState.REFUSED)
+    watch.look()
+    assert watch.latest.unreadable == {NODE.resource}
+    assert True not in watch.latest.drainable.values()
+
+
+def test_a_change_that_nothing_reads_publishes_nothing(live, watch):
+    shown = watch.latest
+    heartbeat = {"annotations": {"kubevirt.io/heartbeat": "2027-03-01T11:59:50Z"}}
+    live.stores[NODE].upsert({"metadata": {"name": "n0", **heartbeat}})
+    watch.look()
+    assert watch.latest is shown
+
+
+def test_a_full_judgement_is_compared_with_what_was_kept(live, watch, metrics, monkeypatch):
+    monkeypatch.setattr(watch_loop, "FULL_INTERVAL", 0)
+    live.stores[VM].upsert(vm("db", running=True))
+    watch.look()
+    assert metrics.registry.get_sample_value(DIFFERENCES) == 0
+    monkeypatch.setattr(type(watch._judgements), "change", lambda *_, **__: True)  # misses every change
+    live.stores[VM].upsert(vm("db"))
+    watch.look()
+    assert metrics.registry.get_sample_value(DIFFERENCES) == 1
+    assert denied(watch) == []
