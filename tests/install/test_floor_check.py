@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.install.installation import DEPLOYMENT, MUTATING, POLICY, RULES, VALIDATING, Cluster, change
+from virt_admit.cli.commands.rules import page
 from virt_admit.install import policies
 from virt_admit.install.doctor import exit_code
 from virt_admit.install.inspect import Unreadable
@@ -109,3 +110,23 @@ def test_a_policy_that_is_not_valid_exports_nothing(cluster):
     change("extends: nothing\n", cluster)
     ((status, text),) = said(cluster)
     assert (status, "the policy is not valid" in text) == (Status.UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("vm-running-and-run-strategy", "Floor: a ValidatingAdmissionPolicy denies the same"),
+        (
+            "hco-jsonpatch-override",
+            "Floor: not exported: the patch is JSON within a text, and CEL has no function that reads JSON",
+        ),
+        ("vm-run-strategy-unknown", "Floor: not exported: it looks other objects up"),
+    ],
+)
+def test_the_page_of_a_rule_that_denies_says_whether_it_is_exported(rule, line):
+    assert line in page(RULES.by_id[rule]).splitlines()
+
+
+def test_each_rule_that_is_not_exported_has_a_reason_and_only_those():
+    assert all(policies.reason(rule) for rule in RULES if not rule.denials)
+    assert [rule.id for rule in RULES if rule.denials and rule.not_in_cel] == []

@@ -215,10 +215,11 @@ def _concerns(exemption: Exemption, rules: Iterable[Rule]) -> bool:
 
 def reasons(rules: Iterable[Rule]) -> dict[str, str]:
     """Return why each rule without CEL is not exported."""
-    return {rule.id: _reason(rule) for rule in rules if not rule.denials}
+    return {rule.id: reason(rule) for rule in rules if not rule.denials}
 
 
-def _reason(rule: Rule) -> str:
+def reason(rule: Rule) -> str:
+    """Return why a rule without CEL is not exported."""
     if not rule.at_admission:
         return "it is not asked at admission"
     if rule.action is not Action.DENY:

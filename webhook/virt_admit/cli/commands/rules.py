@@ -14,6 +14,7 @@ import click
 
 from virt_admit.cli.options import output_option, rule_hint
 from virt_admit.cli.output import wants_color
+from virt_admit.install.policies import reason
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.policy.policy import SHIPPED
 from virt_admit.rule import Action, Rule
@@ -84,6 +85,9 @@ def page(rule: Rule) -> str:
     if rule.target:
         since = ", ".join(f"{component} {release}" for component, release in rule.target.items())
         lines.append(f"Target: runs only with `--target`, from {since} on")
+    if rule.action is Action.DENY:
+        floor = "a ValidatingAdmissionPolicy denies the same" if rule.denials else f"not exported: {reason(rule)}"
+        lines.append(f"Floor: {floor}")
     if data["reads"]:
         lines.append(f"Looks up: {', '.join(data['reads'])}")
     lines += [f"Parameter {param['name']} (default {param['default']}): {param['doc']}" for param in data["params"]]
