@@ -83,6 +83,15 @@ def test_a_bool_is_not_known_because_of_an_equal_number_or_text(old, new):
     assert actions(ask(after, vm(old), rules=[make_rule(check)])) == ["deny"]
 
 
+def test_a_bool_within_a_relation_is_not_known_because_of_an_equal_number():
+    def check(obj, _context):
+        yield Finding(SIZE, "not a size", value=(obj.at("spec", "size").value, "x"))
+
+    after = vm(True)
+    after.data["spec"]["other"] = "changed"
+    assert actions(ask(after, vm(1), rules=[make_rule(check)])) == ["deny"]
+
+
 def test_an_old_warning_is_left_out():
     rule = make_rule(too_big, action=Action.WARN)
     after = vm(4)

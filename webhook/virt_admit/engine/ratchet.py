@@ -40,10 +40,16 @@ class KnownFindings:
 def identity(finding: Finding, obj: Object) -> tuple[tuple[str, ...], Any]:
     """Return what identifies a finding in several versions of an object: its path without indices, and its value."""
     value = obj.root.at(*finding.path).value if finding.value is FROM_OBJECT else finding.value
-    if isinstance(value, bool):  # in Python False equals 0, and True equals 1
-        value = bool, value
+    value = _distinct(value)
     try:
         hash(value)
     except TypeError:  # a map or a list
         value = json.dumps(value, sort_keys=True, default=repr)
     return finding.path.without_indices, value
+
+
+def _distinct(value: Any) -> Any:
+    """Return a value in which no bool equals a number: in Python False is 0, and True is 1."""
+    if isinstance(value, bool):
+        return bool, value
+    return tuple(map(_distinct, value)) if type(value) is tuple else value

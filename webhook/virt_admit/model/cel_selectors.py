@@ -148,7 +148,9 @@ def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
 def _identity(value: str) -> str:
     """Return a text that is the same for the values that ``show`` prints alike."""
     cut = f"({value}.size() > 60 ? {value}.substring(0, 57) + '...' : {value})"
-    return f"(type({value}) == string ? 'text ' + {cut} : {cel.shown(value)})"
+    return (
+        f"(type({value}) == string ? 'text ' + {cut} : type({value}) == double ? string({value}) : {cel.shown(value)})"
+    )
 
 
 def _problems(field: str) -> tuple[tuple[str, str], ...]:
