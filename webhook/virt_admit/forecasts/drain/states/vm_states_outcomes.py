@@ -193,6 +193,8 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     if vmi is None:
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     state = vm_states.of(vmi, cluster)
+    if state.holders:  # its objects were read at two moments: it holds a place, and seems to wait for one
+        return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
     since = f" since {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
     if own is None or not own.effect or state.state is State.RUNNING:
