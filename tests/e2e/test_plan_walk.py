@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import VIRT_ADMIT
@@ -78,9 +79,7 @@ class Walk:
             container |= {"image": "x", "resources": {"requests": requests, "limits": devices}}
         subject = _subject(obj)
         made = self.must("POST", f"{list_of(subject)}?fieldValidation=Ignore", data)
-        if "status" in data and obj.kind not in (VMI.kind, "PodDisruptionBudget"):
-            self.api.ask("PUT", f"{path_of(subject)}/status", made | {"status": data["status"]})
-        if obj.kind == "PodDisruptionBudget":
+        if "status" in data and kinds.of(obj) not in definitions.WITHOUT_STATUS:
             self.must("PUT", f"{path_of(subject)}/status", made | {"status": data["status"]})
         if obj.kind == "Node":
             self.api.patch(subject, [{"op": "remove", "path": "/spec/taints"}], "")
