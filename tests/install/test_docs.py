@@ -169,6 +169,7 @@ def families() -> dict[str, tuple[str, set[str]]]:
     metrics.follow_certificates(RotatorStatus)
     metrics.follow_informers(lambda: [Informed("pods", True, 1)])
     DrainMetrics(metrics.registry)
+    scan_metrics.differences(metrics.registry)
     scanned = scan_metrics.gauges(Report(()), {}, 1.0, Range(1, 2))
     drains = drain_gauges((), {}, {})
     failover_metrics.add(scanned, FailoverFigures({}, {}, {}, {}, {}, {}, None, 0, 0))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import collections
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 from urllib.error import HTTPError
 
-from prometheus_client import CollectorRegistry, Gauge, push_to_gateway, write_to_textfile
+from prometheus_client import CollectorRegistry, Counter, Gauge, push_to_gateway, write_to_textfile
 
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.reports.findings.report import Report
@@ -64,7 +64,7 @@ def state_gauges(
         ("rule", "action", "namespace"),
         registry=registry,
     )
-    found = Counter(
+    found = collections.Counter(
         (verdict.rule.id, str(verdict.action), result.obj.namespace)
         for result in report.results
         for verdict in result.response.verdicts
@@ -119,6 +119,12 @@ def _add_bundles(registry: CollectorRegistry, bundles: Mapping[tuple[str, str], 
     )
     for labels, end in bundles.items():
         ends.labels(*labels).set(end)
+
+
+def differences(registry: CollectorRegistry) -> Counter:
+    """Register the counter of differences between kept and full judgements."""
+    text = "Judgements that were not equal to those of the hourly full judgement."
+    return Counter(DIFFERENCES, text, registry=registry)
 
 
 def publish(registry: CollectorRegistry, target: str) -> None:

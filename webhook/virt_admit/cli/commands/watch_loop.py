@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -147,11 +147,7 @@ class Watch(Collector):
         metrics.registry.register(self)
         self._drains = DrainMetrics(metrics.registry)
         self._failover = FailoverMetrics(metrics.registry)
-        self._differences = Counter(
-            scan_metrics.DIFFERENCES,
-            "Judgements that were not equal to those of the hourly full judgement.",
-            registry=metrics.registry,
-        )
+        self._differences = scan_metrics.differences(metrics.registry)
         self._last_success = Gauge(
             scan_metrics.LAST_SUCCESS, "When the figures were last known to be complete.", registry=metrics.registry
         )

@@ -119,9 +119,9 @@ class Room:
             amounts = self.ledger.derive(
                 ("amounts", resource, effective), lambda name: self._of(name, resource, effective)
             )
-            for name, each in amounts.items():
-                if each is NOT_REPORTED:
-                    raise Unseen(f"status.allocatable of node {name}")
+            silent = min((name for name, each in amounts.items() if each is NOT_REPORTED), default=None)
+            if silent is not None:  # the first by name: the order of nodes depends on what happened before
+                raise Unseen(f"status.allocatable of node {silent}")
             self.memo[key] = _Table(amounts, sum(each.free for each in amounts.values()))
         found: _Table = self.memo[key]
         return found
