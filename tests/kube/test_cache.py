@@ -128,7 +128,7 @@ def test_only_one_namespace_is_looked_into():
 
 
 def test_it_answers_as_a_snapshot_does():
-    objects = [claim("a"), claim("b"), claim("a", "other"), claim("c", "other")]
+    objects = [claim("a", "other"), claim("c", "other"), claim("a"), claim("b")]
     typed = [Object({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each}) for each in objects]
     snapshot, cluster = Snapshot(typed, complete=["*"]), ClusterCache([store(PVC, *objects)])
 

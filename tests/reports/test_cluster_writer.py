@@ -67,6 +67,7 @@ def test_reasons_are_those_of_rules_that_there_are():
     reasons = {rule.event for rule in RULES}
     assert reasons == {
         "DrainBlocked",
+        "FenceTaintLeft",
         "MigrationImpossible",
         "RemediationLoop",
         "PolicyFinding",
