@@ -7,8 +7,10 @@ import math
 import re
 from typing import Any, Final
 
+from virt_admit.documents.plain_yaml import packed_member
 from virt_admit.documents.tree import (
     MAX_DEPTH,
+    MEMBER_FIELDS,
     SURROGATE,
     MarkupError,
     Repeated,
@@ -16,6 +18,8 @@ from virt_admit.documents.tree import (
     SpanPositions,
     Tree,
     integral,
+    is_wrongly_packed,
+    may_hold_objects,
     too_deep,
 )
 
@@ -36,16 +40,21 @@ class JsonReader:
         self.text = text
         self.position = 0
         self._repeated: list[Repeated] = []
+        self._pack = may_hold_objects(text)
 
     def document(self) -> Tree:
-        """Return the value at this position with its spans.
+        """Return the value at this position with its spans. The members of a List without duplicate keys are packed.
 
         Raises:
             NotJsonError: the text is not JSON.
             MarkupError: the text is JSON that the API server would reject.
         """
-        self._repeated = []
+        start, self._repeated = self.position, []
         value, span = self._value(1)
+        if self._pack and (self._repeated or is_wrongly_packed(value)):
+            self.position, self._repeated, self._pack = start, [], False
+            value, span = self._value(1)
+            self._pack = True
         return Tree(value, SpanPositions(span), self._repeated)
 
     def space(self) -> int:
@@ -80,7 +89,8 @@ class JsonReader:
             key_end = self.position
             if not self._take(":"):
                 raise NotJsonError
-            value, span = self._value(depth + 1)
+            packs = self._pack and depth == 1 and key in MEMBER_FIELDS and self._take("[")
+            value, span = self._list(self.position - 1, 2, pack=True) if packs else self._value(depth + 1)
             if key in spans:
                 self._repeated.append((spans, key, spans[key][0], key_start))
             values[key] = value
@@ -88,12 +98,14 @@ class JsonReader:
             more = self._more("}")
         return values, (start, self.position, spans)
 
-    def _list(self, start: int, depth: int) -> tuple[list[Any], Span]:
+    def _list(self, start: int, depth: int, *, pack: bool = False) -> tuple[list[Any], Span]:
         values: list[Any] = []
         spans: list[Span] = []
         more = not self._take("]")
         while more:
             value, span = self._value(depth + 1)
+            if pack and isinstance(value, dict):
+                value, span = packed_member(value, span), (span[0], span[1], None)
             values.append(value)
             spans.append(span)
             more = self._more("]")

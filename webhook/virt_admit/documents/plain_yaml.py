@@ -20,8 +20,16 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from virt_admit.documents.tree import MAX_DEPTH, Span, SpanPositions
+from virt_admit.documents.tree import (
+    MAX_DEPTH,
+    MEMBER_FIELDS,
+    PackedMember,
+    Span,
+    SpanPositions,
+    is_wrongly_packed,
+)
 from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, plain, scalar
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.objects import PathStep
 
 MANY: Final = 20
@@ -38,10 +46,11 @@ class OffsetPositions:
     The numbers of a map or a list are followed by the index after its last child.
     """
 
-    __slots__ = ("_finds", "_offsets", "_spans")
+    __slots__ = ("_base", "_finds", "_offsets", "_spans")
 
-    def __init__(self, offsets: array[int]) -> None:
+    def __init__(self, offsets: array[int], base: int = 0) -> None:
         self._offsets = offsets
+        self._base = base  # where these numbers began when their indices were recorded
         self._finds = 0
         self._spans: SpanPositions | None = None
 
@@ -88,7 +97,7 @@ class OffsetPositions:
     def _after(self, values: Iterable[Any], at: int) -> int:
         """Return the index after consecutive values."""
         for value in values:
-            at = self._offsets[at + 2] if isinstance(value, (dict, list)) else at + 2
+            at = self._offsets[at + 2] - self._base if isinstance(value, (dict, list)) else at + 2
         return at
 
 
@@ -99,14 +108,42 @@ def _span(value: Any, offsets: Iterator[int]) -> Span:
     next(offsets)
     if isinstance(value, dict):
         return start, end, {key: (next(offsets), next(offsets), _span(item, offsets)) for key, item in value.items()}
-    return start, end, [_span(item, offsets) for item in value]
+    return start, end, [_NO_SPAN if isinstance(item, PackedMember) else _span(item, offsets) for item in value]
+
+
+_NO_SPAN: Final = (0, 0, None)
+
+
+def packed_member(value: Any, span: Span) -> PackedMember:
+    """Return a value whose spans are known in the form that takes the least memory."""
+    offsets = array("I")
+    _flatten(span, offsets)
+    return PackedMember(json_codec.dumps(value), OffsetPositions(offsets))
+
+
+def _flatten(span: Span, offsets: array[int]) -> None:
+    start, end, children = span
+    offsets.extend((start, end))
+    if children is None:
+        return
+    at = len(offsets)
+    offsets.append(0)
+    if isinstance(children, dict):
+        for key_start, key_end, child in children.values():
+            offsets.extend((key_start, key_end))
+            _flatten(child, offsets)
+    else:
+        for child in children:
+            _flatten(child, offsets)
+    offsets[at] = len(offsets)
 
 
 class PlainReader:
     """Reads the values of one text from the events of PyYAML's parser."""
 
-    def __init__(self, next_event: Callable[[], Any]) -> None:
+    def __init__(self, next_event: Callable[[], Any], pack: bool = False) -> None:
         self._next = next_event
+        self._pack = pack
 
     def documents(self) -> Iterator[tuple[Any, OffsetPositions]]:
         """Yield the value of each document with its positions.
@@ -119,6 +156,8 @@ class PlainReader:
             if event.__class__ is DocumentStartEvent:
                 offsets = array("I")  # 32 bits count four billion characters
                 value = self._value(offsets)
+                if self._pack and is_wrongly_packed(value):
+                    raise NotPlainError
                 yield value, OffsetPositions(offsets)
 
     def _value(self, offsets: array[int]) -> Any:
@@ -159,8 +198,9 @@ class PlainReader:
                     end = event.end_mark.index
                 offsets[at + 1] = end
                 offsets[at + 2] = len(offsets)
-                value = parent
+                value, first = parent, at
                 parent, key, at, opening = parents.pop()
+                value = self._member(value, parents, offsets, first)
             else:
                 raise NotPlainError
             if parent is None:
@@ -170,6 +210,20 @@ class PlainReader:
             else:
                 parent[key] = value
                 key = None
+
+    def _member(self, value: Any, parents: list[tuple[Any, str | None, int, Any]], offsets: array[int], at: int) -> Any:
+        """Return a map or list that has ended, packed without its offsets if it is a member of a List."""
+        if not self._pack or len(parents) != 2 or value.__class__ is not dict or not _holds_members(parents[1]):
+            return value
+        packed = PackedMember(json_codec.dumps(value), OffsetPositions(offsets[at:], at))
+        del offsets[at:]
+        return packed
+
+
+def _holds_members(field: tuple[Any, str | None, int, Any]) -> bool:
+    """Return whether an outermost field may hold other objects."""
+    holder, name, _, _ = field
+    return holder.__class__ is dict and name in MEMBER_FIELDS
 
 
 def _is_plain(opening: Any, depth: int) -> bool:

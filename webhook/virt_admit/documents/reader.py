@@ -9,11 +9,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from virt_admit.documents.batches import batches
-from virt_admit.documents.tree import MarkupError, Positions, Span, SpanPositions, Tree
+from virt_admit.documents.tree import MarkupError, PackedMember, Positions, Span, SpanPositions, Tree, holder_field
 from virt_admit.documents.yaml_reader import YamlReader, may_be_object
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.objects import Path, PathStep
@@ -112,6 +111,9 @@ class Document:
         return found
 
 
+_NEWLINE: Final = re.compile("\n")
+
+
 class TextChunk:
     """A part of a file's text and its offset; converts offsets to lines and columns."""
 
@@ -127,7 +129,7 @@ class TextChunk:
     def place(self, offset: int) -> tuple[int, int]:
         """Return line and column of a character."""
         if self._breaks is None:
-            self._breaks = array("I", accumulate([len(line) + 1 for line in self.text.split("\n")]))
+            self._breaks = array("I", (match.end() for match in _NEWLINE.finditer(self.text)))
         line = bisect_right(self._breaks, offset)
         return line + self.first_line, offset - (self._breaks[line - 1] if line else 0) + 1
 
@@ -242,7 +244,7 @@ def _parts(file: str, text: str, start: int = 0) -> Iterator[TextChunk]:
 
 
 def _parsed(parts: Iterable[TextChunk]) -> Iterator[Document | DocumentError]:
-    reader = YamlReader()
+    reader = YamlReader(pack=True)
     for part in parts:
         try:
             for tree in reader.documents(part.text):
@@ -318,7 +320,7 @@ def _objects(
     if not isinstance(value, dict):
         yield DocumentError(f"{show(value)} is not a Kubernetes object", text.file, line, column)
         return
-    name = _holder(value)
+    name = holder_field(value)
     members = value.get(name) if name else None
     if not name or not isinstance(members, list):
         yield Document(value, text.file, line, is_object(value), tuple(duplicates), text, positions)
@@ -335,16 +337,13 @@ def _objects(
         yield Document(frame, text.file, line, is_object(frame), tuple(own), text, positions)
     spans = positions.spans(value)[2][name][2][2]
     for index, member in enumerate(members):
-        yield from _objects(text, _named(member, value), SpanPositions(spans[index]), within[index])
-
-
-def _holder(value: dict[str, Any]) -> str | None:
-    """Return the field that holds other objects, if the kind has one."""
-    kind = value.get("kind")
-    if isinstance(kind, str) and kind.endswith("List"):
-        return "items"
-    group = str(value.get("apiVersion")).partition("/")[0]
-    return "objects" if kind == "Template" and group in ("template.openshift.io", "v1") else None
+        if isinstance(member, PackedMember):
+            data = json_codec.loads(member.content)
+            named, where = _named(data, value), member.positions
+            # the offsets belong to the keys of the text, in their order
+            yield from _objects(text, named, where if named is data else SpanPositions(where.spans(data)), [])
+        else:
+            yield from _objects(text, _named(member, value), SpanPositions(spans[index]), within[index])
 
 
 def _named(member: Any, holder: dict[str, Any]) -> Any:

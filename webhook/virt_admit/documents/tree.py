@@ -76,6 +76,40 @@ class Tree(NamedTuple):
     repeated: Sequence[Repeated] = ()
 
 
+class PackedMember(NamedTuple):
+    """A member of a List as JSON text, which takes a tenth of the memory of its values."""
+
+    content: bytes
+    positions: Positions
+    """The positions of its values, because those of the List do not have them."""
+
+
+MEMBER_FIELDS: Final = frozenset({"items", "objects"})
+"""The outermost fields whose members may be packed."""
+
+
+def holder_field(value: dict[str, Any]) -> str | None:
+    """Return the field that holds other objects, if the kind has one."""
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind.endswith("List"):
+        return "items"
+    group = str(value.get("apiVersion")).partition("/")[0]
+    return "objects" if kind == "Template" and group in ("template.openshift.io", "v1") else None
+
+
+def may_hold_objects(text: str) -> bool:
+    """Return whether a text may be a List or a Template, whose members are worth packing."""
+    return bool(_HOLDER_KIND.search(text))
+
+
+def is_wrongly_packed(value: Any) -> bool:
+    """Return whether members were packed that belong to an object of another kind, which has such a field, too."""
+    return isinstance(value, dict) and not MEMBER_FIELDS.intersection(value) <= {holder_field(value)}
+
+
+_HOLDER_KIND: Final = re.compile(r"""kind["']?\s*:\s*["']?(?:\w*List|Template)\b""")
+
+
 class MarkupError(Exception):
     """A syntax error at an offset of the text."""
 

@@ -21,7 +21,16 @@ from yaml.events import (
 )
 
 from virt_admit.documents.plain_yaml import NotPlainError, PlainReader
-from virt_admit.documents.tree import MAX_DEPTH, MarkupError, Repeated, Span, SpanPositions, Tree, too_deep
+from virt_admit.documents.tree import (
+    MAX_DEPTH,
+    MarkupError,
+    Repeated,
+    Span,
+    SpanPositions,
+    Tree,
+    may_hold_objects,
+    too_deep,
+)
 from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
 from virt_admit.model.kubernetes.units import show
 
@@ -53,7 +62,8 @@ _OPEN: Final = object()  # the value of an anchor whose own content is being rea
 class YamlReader:
     """Builds trees from the events of one file, part by part."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pack: bool = False) -> None:
+        self._pack = pack
         self._copies = 0
         self._copied_text = 0
         self._anchors: dict[str, tuple[Any, Span]] = {}
@@ -61,13 +71,14 @@ class YamlReader:
         self._next: Callable[[], Any]
 
     def documents(self, text: str) -> Iterator[Tree]:
-        """Yield the documents of a part of the file.
+        """Yield the documents of a part of the file. If asked for, the members of a plain List are packed.
 
         Raises:
             MarkupError: the rest of the part cannot be parsed.
         """
         try:
-            found = [Tree(*document) for document in PlainReader(PARSER(text).get_event).documents()]
+            plain = PlainReader(PARSER(text).get_event, self._pack and may_hold_objects(text))
+            found = [Tree(*document) for document in plain.documents()]
         except (NotPlainError, MarkupError, yaml.YAMLError):
             return self.any_documents(text)
         return iter(found)

@@ -1,0 +1,134 @@
+"""Lists of many objects: their members are packed while the file is read, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from virt_admit.documents import plain_yaml, reader, tree, yaml_reader
+from virt_admit.documents.reader import Document
+
+MORE = 1.5
+"""How many times the memory of separate documents, in YAML, a List may take."""
+
+
+def vm(name: str) -> dict[str, Any]:
+    disks = [{"name": f"disk{n}", "disk": {"bus": "virtio"}} for n in range(4)]
+    volumes = [{"name": f"disk{n}", "persistentVolumeClaim": {"claimName": f"{name}-{n}"}} for n in range(4)]
+    spec = {
+        "domain": {"devices": {"disks": disks}, "resources": {}},
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": 0,
+    }
+    meta = {"name": name, "namespace": "shop", "labels": {}}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": meta,
+        "spec": {"template": {"spec": spec}},
+    }
+
+
+def text(form: str, holder: dict[str, Any]) -> str:
+    return json.dumps(holder, indent=2) if form == "json" else yaml.safe_dump(holder, sort_keys=False)
+
+
+def described(content: str) -> list[Any]:
+    """Return everything that is known of each document."""
+    return [
+        (each.data, each.line, each.is_object, each.duplicates, each.span, *map(each.location, PATHS))
+        if isinstance(each, Document)
+        else str(each)
+        for each in reader.parse(content.encode(), "file")
+    ]
+
+
+NEVER = re.compile("(?!)")
+PATHS: Any = (
+    ("metadata", "name"),
+    ("metadata", "labels", "absent"),
+    ("spec", "template", "spec", "volumes", 2, "persistentVolumeClaim", "claimName"),
+)
+TWICE = (
+    "{'kind': 'List', 'apiVersion': 'v1', 'items': [{'kind': 'A', 'apiVersion': 'v1', 'a': 1, 'a': 2}, {'kind': 'B'}]}"
+)
+TEXTS = {
+    "List": {"apiVersion": "v1", "items": [vm("a"), vm("b"), 5, [vm("d")], None, {}], "kind": "List"},
+    "typed": {"kind": "VirtualMachineList", "apiVersion": "kubevirt.io/v1", "items": [{"metadata": {"name": "a"}}]},
+    "List in a List": {
+        "kind": "List",
+        "apiVersion": "v1",
+        "items": [{"kind": "List", "apiVersion": "v1", "items": [vm("a")]}],
+    },
+    "Template": {"kind": "Template", "apiVersion": "v1", "objects": [vm("a")], "parameters": [{"name": "A"}]},
+    "items of another kind": {"kind": "Thing", "apiVersion": "v1", "items": [vm("a")], "spec": {"kind": "List"}},
+    "two fields": {"kind": "List", "apiVersion": "v1", "objects": [{"a": 1}], "items": [vm("a")]},
+}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_packing_changes_nothing(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = text(form, TEXTS[name])
+    packed = described(content)
+    monkeypatch.setattr(tree, "_HOLDER_KIND", NEVER)
+    assert packed == described(content)
+    assert packed
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TWICE.replace("'", '"'),
+        '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A", "apiVersion": "v1"}, {"a": NaN}]}',
+        '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A", "apiVersion": "v1"}, {"a": }]}',
+        '{"kind": "List", "apiVersion": "v1", "items": [], "items": [{"kind": "A", "apiVersion": "v1"}]}',
+        "kind: List\napiVersion: v1\nitems:\n- &a {kind: A, apiVersion: v1}\n- *a\n",
+        "kind: List\napiVersion: v1\nitems:\n- {kind: A, apiVersion: v1}\n- {kind: }}\n",
+    ],
+)
+def test_errors_and_duplicates_stay(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = described(content)
+    monkeypatch.setattr(tree, "_HOLDER_KIND", NEVER)
+    assert packed == described(content)
+
+
+def test_members_are_packed() -> None:
+    content = text("yaml", TEXTS["List"])
+    (value,) = [each.value for each in yaml_reader.YamlReader(pack=True).documents(content)]
+    assert isinstance(value["items"][0], tree.PackedMember)
+    assert isinstance(value["items"][0].positions, plain_yaml.OffsetPositions)
+
+
+@pytest.fixture(scope="module")
+def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """MiB that a process takes to read the same VMs, as a List and as separate documents."""
+    folder, items = tmp_path_factory.mktemp("peaks"), [vm(f"vm{n}") for n in range(3_000)]
+    one = {"apiVersion": "v1", "kind": "List", "items": items}
+    contents = {
+        "list.json": json.dumps(one, indent=1),
+        "list.yaml": yaml.dump(one, Dumper=yaml.CSafeDumper),
+        "separate.json": "\n".join(json.dumps(item, indent=1) for item in items),
+        "separate.yaml": yaml.dump_all(items, Dumper=yaml.CSafeDumper),
+    }
+    return {name: peak(folder / name, content) for name, content in contents.items()}
+
+
+def peak(file: Path, content: str) -> int:
+    file.write_text(content)
+    code = "import sys; from virt_admit.cli.sources import read_sources; found = read_sources(sys.argv[1:], keep=False)"
+    code += "; print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"  # wait4 counts the parent, too
+    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
+    return int(done.stdout) >> 10
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_list_takes_hardly_more_memory_than_separate_documents(form: str, peaks: dict[str, int]) -> None:
+    assert peaks[f"list.{form}"] <= peaks["separate.yaml"] * MORE, peaks
