@@ -6,6 +6,7 @@ from tests.cli.explain_cases import SNR, lines, vm
 from tests.health_checks import CAPI, capi, machine, make, mhc, nhc, node, template
 from virt_admit.cli.commands.explain import as_data, explain
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.explain.check.report import report
 
 
 def capi_machine(name, owner, **status):
@@ -102,4 +103,7 @@ def test_vms_that_restart_are_split_by_whether_a_node_can_run_them():
     waits = next(line for line in lines(found) if line.startswith("waits for a node"))
     assert waits.endswith("1 VM: shop/db")
     assert "restarted runStrategy Always 1 VM: shop/web" in lines(found)
-    assert [(each["name"], bool(each["nowhere"])) for each in as_data(found)["vms"]] == [("db", True), ("web", False)]
+    assert [(each["name"], bool(each["nowhere"])) for each in as_data(report(found))["vms"]] == [
+        ("db", True),
+        ("web", False),
+    ]

@@ -35,7 +35,7 @@ def test_the_largest_body_is_dropped_and_the_others_stay() -> None:
                 budget.extend(large, b"x" * 80)
                 budget.extend(small, b"y" * 30)
                 assert large.dropped
-                assert (bytes(small.data), budget.used) == (b"y" * 30, 30)
+                assert (b"".join(small.parts), budget.used) == (b"y" * 30, 30)
                 with pytest.raises(Overloaded):
                     budget.extend(large, b"x")
                 with pytest.raises(asyncio.CancelledError):
@@ -43,6 +43,20 @@ def test_the_largest_body_is_dropped_and_the_others_stay() -> None:
 
     asyncio.run(run())
     assert budget.used == 0
+
+
+def test_tiny_parts_cost_no_more_than_their_bytes() -> None:
+    budget = BodyBudget()
+
+    async def run() -> None:
+        async with asyncio.timeout(60) as slow:
+            with budget.body(slow) as body:
+                for _ in range(300_000):
+                    budget.extend(body, b"x")
+                assert len(body.parts) == 5
+                assert b"".join(body.parts) == b"x" * 300_000
+
+    asyncio.run(run())
 
 
 def unfinished(webhook: Webhook, size: int) -> ssl.SSLSocket:

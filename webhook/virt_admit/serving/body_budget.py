@@ -11,15 +11,20 @@ BUDGET: Final = 64 * 1024 * 1024
 """Bytes of all unfinished bodies: nine of the largest. The shipped memory limit is 512 MiB."""
 
 
+PART: Final = 64 * 1024
+"""Bytes from which a part of a body is not extended: many tiny parts would cost more than their bytes."""
+
+
 class Overloaded(Exception):
     """The body was dropped, because it was the largest when the budget was used up."""
 
 
 class UnfinishedBody:
-    """The bytes of a body that have arrived."""
+    """The bytes of a body that have arrived: parts, because one growing buffer leaves holes in the heap."""
 
     def __init__(self, deadline: asyncio.Timeout) -> None:
-        self.data = bytearray()
+        self.parts: list[bytearray] = []
+        self.size = 0
         self.deadline = deadline
         self.dropped = False
 
@@ -49,20 +54,23 @@ class BodyBudget:
             Overloaded: this body is dropped.
         """
         if not body.dropped:
-            body.data += part
+            if not body.parts or len(body.parts[-1]) >= PART:
+                body.parts.append(bytearray())
+            body.parts[-1] += part
+            body.size += len(part)
             self.used += len(part)
         while self.used > self.limit:
-            self._drop(max(self._bodies, key=lambda each: len(each.data)))
+            self._drop(max(self._bodies, key=lambda each: each.size))
         if body.dropped:
             raise Overloaded
 
     def _drop(self, body: UnfinishedBody) -> None:
         self._release(body)
-        body.data = bytearray()
+        body.parts.clear()
         body.dropped = True
         body.deadline.reschedule(asyncio.get_running_loop().time())
 
     def _release(self, body: UnfinishedBody) -> None:
         if body in self._bodies:
             self._bodies.remove(body)
-            self.used -= len(body.data)
+            self.used -= body.size

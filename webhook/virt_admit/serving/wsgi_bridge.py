@@ -117,7 +117,7 @@ async def _complete(
         if size > 4 * most or (size > most and _is_last(event)):
             raise _TooLarge
         if _is_last(event):
-            return bytes(body.data)
+            return b"".join(body.parts)
         event = await receive()
 
 
