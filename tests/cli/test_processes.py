@@ -9,7 +9,12 @@ import sys
 import pytest
 
 from tests.cli.test_check import BOTH, FINE, UNSET
+from tests.paths import ROOT
+from virt_admit.cli import processes
 from virt_admit.documents.batches import batches
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
@@ -116,3 +121,42 @@ def test_the_report_is_the_same(folder, output):
     assert code == 2
     assert out.count(b"vm-running-and-run-strategy") >= 130 or output == "html"
     assert (code, out, err) == run(3)
+
+
+CLUSTER = str(ROOT / "examples" / "clusters" / "stuck.json")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["scan", "-o", "json"],
+        ["scan", "-o", "text"],
+        ["drain", "--all", "-o", "json"],
+        ["upgrade", "--from-start", "-o", "json"],
+        ["upgrade", "--all-stops", "-o", "text"],
+        ["outage", "--worst", "2", "-o", "json"],
+        ["outage", "--worst", "1", "-o", "html"],
+    ],
+    ids=" ".join,
+)
+def test_the_answer_about_a_cluster_is_the_same(verb):
+    def run(jobs):
+        command = [sys.executable, "-m", "virt_admit", *verb, "--cluster", CLUSTER, "-j", str(jobs)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    alone = run(1)
+    assert alone[1]
+    assert alone == run(3)
+
+
+def test_results_name_the_cluster_and_its_objects():
+    node = Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+    other = Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {"unschedulable": True}})
+    cluster = Snapshot([node], complete=["*"])
+    found = list(processes.share(lambda _: (cluster, node, other, kinds.NODE), range(2), 2, cluster))
+    for one in found:
+        assert one[0] is cluster
+        assert one[1] is node
+        assert one[2].data == other.data
+        assert one[3] is kinds.NODE

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from virt_admit.cli import processes
 from virt_admit.cli.project import find_project
 from virt_admit.model import releases
 from virt_admit.model.messages import did_you_mean
@@ -121,6 +122,16 @@ class ClustersOptions(NamedTuple):
                 for name in (self.context or (() if self.cluster else (None,)))
             ),
         )
+
+
+jobs_option: Final = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1),
+    default=processes.available,
+    metavar="N",
+    help="Processes that share the work if there are many objects. Default: one for each processor, at most 8.",
+)
 
 
 clusters_options: Final = combined(

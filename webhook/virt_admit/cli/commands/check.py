@@ -18,6 +18,7 @@ from virt_admit.cli.options import (
     ReportOptions,
     cluster_options,
     grouped,
+    jobs_option,
     report_options,
     selector_option,
 )
@@ -95,14 +96,7 @@ BATCH: Final = 250
 )
 @click.option("--fail-if-no-objects", is_flag=True, help="Exit 2 if no object of a supported kind is found.")
 @click.option("--stdin-filename", default="<stdin>", metavar="NAME", help="Name of standard input in reports.")
-@click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1),
-    default=processes.available,
-    metavar="N",
-    help="Processes that share the work if there are many objects. Default: one for each processor, at most 8.",
-)
+@jobs_option
 @click.option("-v", "--verbose", is_flag=True, help="Print on stderr how many rules ran for each object.")
 @grouped("options", CheckOptions)
 def command(paths: tuple[str, ...], source: ClusterOptions, reporting: ReportOptions, options: CheckOptions) -> int:

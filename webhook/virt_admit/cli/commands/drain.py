@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import downtime_option, html_output, multi_cluster, snapshot_age
+from virt_admit.cli import downtime_option, html_output, multi_cluster, processes, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.commands import drain_follow
 from virt_admit.cli.follow_options import FollowOptions, follow_options
@@ -19,11 +19,13 @@ from virt_admit.cli.options import (
     clusters_options,
     combined,
     grouped,
+    jobs_option,
     page_output_options,
 )
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
+from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
@@ -98,6 +100,7 @@ _node_options: Final = combined(
 @click.option("--summary", is_flag=True, help="Group by cause and owner instead of listing every VM. Text only.")
 @downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
+@jobs_option
 @clusters_options
 @page_output_options
 def command(
@@ -106,6 +109,7 @@ def command(
     summary: bool,
     longest_downtime: float | None,
     max_age: timedelta | None,
+    jobs: int,
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
@@ -132,7 +136,7 @@ def command(
         )
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
-    result = _plan(cluster, query)
+    result = _plan(cluster, query, processes.sharing(cluster, jobs))
     if form == "html":
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
     else:
@@ -146,14 +150,14 @@ def _code(result: Plan, longest_downtime: float | None) -> int:
     return downtime_option.judged(CODES[result.drainable], downtimes, longest_downtime)
 
 
-def _plan(cluster: Cluster, query: NodeQuery | None) -> Plan:
+def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
     if query is None:
-        return plan(cluster)
+        return plan(cluster, in_order=in_order)
     try:
         selected = selection.select(query, cluster)
     except (LookupError, ValueError) as error:
         raise click.ClickException(line(str(error))) from None
-    return plan(cluster, *selected.names, unseen=selected.unseen)
+    return plan(cluster, *selected.names, unseen=selected.unseen, in_order=in_order)
 
 
 def render(result: Plan, output: str, *, summary: bool = False) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import html_output, multi_cluster, snapshot_age
+from virt_admit.cli import html_output, multi_cluster, processes, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -17,10 +17,12 @@ from virt_admit.cli.options import (
     clusters_options,
     combined,
     grouped,
+    jobs_option,
     page_output_options,
 )
 from virt_admit.forecasts.outage import loss
 from virt_admit.forecasts.outage.outages import READS, Outages, Question, outages
+from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
@@ -75,10 +77,16 @@ _loss_options: Final = combined(
 @_loss_options
 @click.option("--summary", is_flag=True, help="One line for each loss instead of every VM. Text only.")
 @snapshot_age.max_age_option
+@jobs_option
 @clusters_options
 @page_output_options
 def command(
-    lost: LossOptions, summary: bool, max_age: timedelta | None, clusters: ClustersOptions, output: OutputOptions
+    lost: LossOptions,
+    summary: bool,
+    max_age: timedelta | None,
+    jobs: int,
+    clusters: ClustersOptions,
+    output: OutputOptions,
 ) -> int:
     """Show whether each virtual machine restarts after NODE is lost, where, when, and what to do about it.
 
@@ -94,7 +102,7 @@ def command(
         answers = multi_cluster.ask_each(sources, lambda source: _answer(source, question, summary, form, max_age))
         return multi_cluster.publish(answers, "Outage", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
-    found = _outages(question, cluster)
+    found = _outages(question, cluster, processes.sharing(cluster, jobs))
     if form == "html":
         html_output.publish(_pages(found, cluster, sources[0][1]), file, output.pages_by)
     else:
@@ -103,9 +111,9 @@ def command(
     return snapshot_age.judged(CODES[found.survives], cluster, sources[0][1], max_age)
 
 
-def _outages(question: Question, cluster: Cluster) -> Outages:
+def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Outages:
     try:
-        return outages(question, cluster)
+        return outages(question, cluster, in_order)
     except LookupError as error:
         raise click.ClickException(line(str(error))) from None
 

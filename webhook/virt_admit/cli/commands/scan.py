@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from virt_admit.cli import multi_cluster
+from virt_admit.cli import multi_cluster, processes
 from virt_admit.cli.cluster_source import connect, list_live, load_policy, require_judged, warn_unreadable
 from virt_admit.cli.findings_output import STRICT_HINT, has_findings, print_summary, publish
 from virt_admit.cli.html_output import evidence
@@ -27,6 +27,7 @@ from virt_admit.cli.options import (
     ReportOptions,
     clusters_options,
     grouped,
+    jobs_option,
     report_options,
     selector_option,
 )
@@ -72,6 +73,7 @@ class ScanOptions:
     metrics: str
     write_reports: str | None
     events: bool
+    jobs: int
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
@@ -93,6 +95,7 @@ class ScanOptions:
     help="Write a report for each object into the live cluster.",
 )
 @click.option("--events", is_flag=True, help="Write an Event for each rule and object with a denial or a warning.")
+@jobs_option
 @grouped("options", ScanOptions)
 def command(clusters: ClustersOptions, reporting: ReportOptions, options: ScanOptions) -> int:
     """Judge all objects of a live cluster or of a snapshot. Only --write-reports and --events write to the cluster.
@@ -234,7 +237,15 @@ class _Scan:
             _save(cluster, options.save)
         with progress("judging", len(judged_kinds), reporting.quiet) as show:
             report = judge(
-                cluster, judged_kinds, rules, policy, self._is_selected, show, reporting.target, reporting.owner_label
+                cluster,
+                judged_kinds,
+                rules,
+                policy,
+                self._is_selected,
+                show,
+                reporting.target,
+                reporting.owner_label,
+                processes.sharing(cluster, options.jobs, policy),
             )
         if options.namespace and not report.results and not reporting.quiet:
             tell(_no_object(options.namespace, cluster))

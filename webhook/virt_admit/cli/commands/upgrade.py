@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import downtime_option, html_output, multi_cluster, snapshot_age
+from virt_admit.cli import downtime_option, html_output, multi_cluster, processes, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
 from virt_admit.cli.commands import upgrade_follow
 from virt_admit.cli.follow_options import FollowOptions, follow_options
@@ -21,11 +21,13 @@ from virt_admit.cli.options import (
     clusters_options,
     combined,
     grouped,
+    jobs_option,
     page_output_options,
 )
 from virt_admit.forecasts.upgrade import stop_layers
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import VMI, Kind
 from virt_admit.model.sanitize import line
@@ -73,19 +75,23 @@ class RehearsalOptions(NamedTuple):
         """Return what an administrator tries out."""
         return Options(Driver(self.by) if self.by else None, self.max_unavailable, self.node_minutes, self.from_start)
 
-    def rehearse(self, cluster: Cluster, progress: Callable[[str], None] = lambda _: None) -> Rehearsal:
-        """Rehearse the upgrade of a cluster.
+    def rehearse(
+        self, cluster: Cluster, progress: Callable[[str], None] = lambda _: None, in_order: InOrder = map
+    ) -> Rehearsal:
+        """Rehearse the upgrade of a cluster. ``in_order`` does the drains and the runs.
 
         Raises:
             BadParameter: an option is not valid.
         """
         try:
             if not self.all_stops and not self.assume_fixed:
-                return rehearse(cluster, self.options(), progress)
+                return rehearse(cluster, self.options(), progress, in_order=in_order)
             from virt_admit.cli import rule_problems  # noqa: PLC0415 - loads all rules
 
             of_rule = rule_problems.finder(cluster)
-            return stop_layers.rehearse(cluster, self.options(), self.assume_fixed, of_rule, every=self.all_stops)
+            return stop_layers.rehearse(
+                cluster, self.options(), self.assume_fixed, of_rule, every=self.all_stops, in_order=in_order
+            )
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--max-unavailable") from None
         except LookupError as error:
@@ -130,6 +136,7 @@ _rehearsal_options: Final = combined(
 @click.option("--against", metavar="FILE", help="With --follow: compare with the JSON of an earlier upgrade.")
 @downtime_option.fail_on_downtime
 @snapshot_age.max_age_option
+@jobs_option
 @clusters_options
 @page_output_options
 def command(
@@ -138,6 +145,7 @@ def command(
     against: str | None,
     longest_downtime: float | None,
     max_age: datetime.timedelta | None,
+    jobs: int,
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
@@ -162,7 +170,8 @@ def command(
         )
         return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
     cluster = load_cluster(sources[0][1], LOOKS_UP)
-    result = rehearsed.rehearse(cluster, _say if form != "json" else lambda _: None)
+    say = _say if form != "json" else lambda _: None
+    result = rehearsed.rehearse(cluster, say, processes.sharing(cluster, jobs))
     if form == "html":
         html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
     else:

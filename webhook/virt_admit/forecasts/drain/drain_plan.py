@@ -28,6 +28,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage, outside_checks
+from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unlisted
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -134,13 +135,14 @@ class Plan:
         return None if self.unread_nodes or None in verdicts else True
 
 
-def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
+def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: InOrder = map) -> Plan:
     """Return what a drain of each of these nodes would do now, as if it alone were drained.
 
     Args:
         cluster: the cluster.
         nodes: names of nodes; none: every node of the cluster.
         unseen: what could not be read although it may name more nodes.
+        in_order: does the work on each node.
 
     Raises:
         LookupError: a node does not exist.
@@ -148,7 +150,7 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = ()) -> Plan:
     whole = not nodes
     known = each(cluster, NODE, _name)
     node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
-    plans = sorted((node_plan(name, cluster) for name in node_names), key=_badness)
+    plans = sorted(first_alone(in_order, partial(node_plan, cluster=cluster), sorted(node_names)), key=_badness)
     methods = workload_updates.in_force(cluster) if whole else None
     unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
     return Plan(

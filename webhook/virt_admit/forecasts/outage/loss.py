@@ -60,6 +60,10 @@ class Loss:
     def __post_init__(self) -> None:
         object.__setattr__(self, "lost", frozenset(self.nodes))
 
+    def __reduce__(self) -> tuple[type[Loss], tuple[tuple[str, ...], Cluster]]:
+        """Let pickle leave out what is derived."""
+        return Loss, (self.nodes, self.cluster)
+
     @functools.cached_property
     def scheduler(self) -> FilterPipeline:
         """kube-scheduler's filters over what is left. Target pods of migrations that end with their source are gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import selection
@@ -17,6 +18,7 @@ from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import coverage
+from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
@@ -124,8 +126,8 @@ class Outages:
         return self.outages[0].quorum if self.outages else Quorum(0, 0, None)
 
 
-def outages(question: Question, cluster: Cluster) -> Outages:
-    """Return whether the cluster survives.
+def outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Outages:
+    """Return whether the cluster survives. ``in_order`` does the work on each set of nodes.
 
     Raises:
         LookupError: a node or the zone does not exist.
@@ -134,7 +136,7 @@ def outages(question: Question, cluster: Cluster) -> Outages:
     sets, total, complete = _sets(question, cluster)
     if question.nodes:
         question = question._replace(nodes=sets[0])  # each node once, without the prefixes of kubectl
-    found = sorted((outage(nodes, cluster) for nodes in sets), key=_badness)
+    found = sorted(first_alone(in_order, partial(outage, cluster=cluster), sets), key=_badness)
     verdicts = {each.survives for each in found}
     survives = False if False in verdicts else None if None in verdicts or not found or not complete else True
     because = tuple(dict.fromkeys(why for each in found if each.survives is survives for why in each.because))

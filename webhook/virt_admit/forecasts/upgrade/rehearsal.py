@@ -22,6 +22,7 @@ from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
 from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, World, leftovers, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.model.commands import about, typed
+from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
@@ -116,16 +117,18 @@ def rehearse(
     progress: Callable[[str], None] = lambda _: None,
     *,
     forecast_only: bool = False,
+    in_order: InOrder = map,
 ) -> Rehearsal:
     """Simulate an upgrade of all nodes.
 
-    ``forecast_only``: do not try other settings, which takes three more runs.
+    ``forecast_only``: do not try other settings, which takes three more runs. ``in_order`` does the drains and the runs.
 
     Raises:
         ValueError: ``max_unavailable`` is not a number or a percentage.
     """
     progress("judging the drain of every node")
-    return run(cluster, options, drain_plan.plan(cluster), progress, forecast_only=forecast_only)
+    plan = drain_plan.plan(cluster, in_order=in_order)
+    return run(cluster, options, plan, progress, forecast_only=forecast_only, in_order=in_order)
 
 
 def run(
@@ -136,6 +139,7 @@ def run(
     *,
     forecast_only: bool = False,
     fixed: Collection[ProblemId] = (),
+    in_order: InOrder = map,
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
     driver = options.driver or rollouts.default_driver(cluster)
@@ -158,14 +162,14 @@ def run(
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
         return replace(_unknown(driver, plan, left, unread), progress=so_far)
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
-    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late)
+    result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late, in_order)
     updated = [node for pool in pools for node in pool.to_do]
     checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
     result = replace(result, health_checks=checks, progress=so_far)
     if not result.possible or forecast_only:
         return result
     progress("trying other settings")
-    return replace(result, faster=tuple(savings.faster(world, high, savings.one_by_one(plan, cluster))))
+    return replace(result, faster=tuple(savings.faster(world, high, savings.one_by_one(plan, cluster), in_order)))
 
 
 def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> Iterator[Stop]:
@@ -236,14 +240,13 @@ def _simulated(
     progress: Callable[[str], None],
     begun: Sequence[PoolUpdate],
     late: tuple[Stop, ...],
+    in_order: InOrder,
 ) -> tuple[Rehearsal, World, Outcome]:
     estimates = estimated(plan, cluster)
     start = Start(plan, pools, found, options.node_minutes * 60, begun, continued=not options.from_start)
     worlds = [world(cluster, start, estimates, bound) for bound in ("low", "high")]
-    progress("simulating the shortest run")
-    low = simulate(worlds[0])
-    progress("simulating the longest run")
-    high = simulate(worlds[1])
+    progress("simulating the shortest and the longest run")
+    low, high = in_order(simulate, worlds)
     emptied = upgrade_progress.emptied(begun)
     updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
     for_good = frozenset(vm.name for vm in worlds[0].vms if vm.blocked)

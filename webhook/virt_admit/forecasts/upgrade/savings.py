@@ -8,6 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.upgrade.simulation import Outcome, World, simulate
+from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -27,15 +28,16 @@ class Saving:
     seconds: int
 
 
-def faster(world: World, high: Outcome, one_by_one: Container[str] = ()) -> Iterator[Saving]:
+def faster(world: World, high: Outcome, one_by_one: Container[str] = (), in_order: InOrder = map) -> Iterator[Saving]:
     """Yield the settings whose change saves time, the best first, tried in the longer run.
 
     Args:
         one_by_one: nodes that must not leave together: of the control plane, or with the data of a storage operator.
+        in_order: does the runs.
     """
     found: list[Saving] = []
     limit = world.limits
-    for setting, before, after, other in (
+    changes = (
         (PER_NODE, limit.node, limit.node * 2, replace(world, limits=replace(limit, node=limit.node * 2))),
         (
             PER_CLUSTER,
@@ -44,8 +46,9 @@ def faster(world: World, high: Outcome, one_by_one: Container[str] = ()) -> Iter
             replace(world, limits=replace(limit, cluster=limit.cluster * 2)),
         ),
         *_more_nodes(world, one_by_one),
-    ):
-        tried = simulate(other)
+    )
+    runs = in_order(simulate, [other for *_, other in changes])
+    for (setting, before, after, _), tried in zip(changes, runs, strict=True):
         saved = high.seconds - tried.seconds
         if saved > 0 and not tried.stops and not tried.exhausted:
             found.append(Saving(setting, before, after, saved))

@@ -9,6 +9,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.upgrade import assumed_fixes, rehearsal, rollouts
 from virt_admit.forecasts.upgrade.assumed_fixes import MOST_LAYERS, IfFixed
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, Stop
+from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.problems import ProblemId
 
@@ -20,6 +21,7 @@ def rehearse(
     of_rule: Callable[[str], Collection[str] | None],
     *,
     every: bool,
+    in_order: InOrder = map,
 ) -> Rehearsal:
     """Rehearse an upgrade, and say how it would go if problems were fixed.
 
@@ -29,16 +31,21 @@ def rehearse(
         wanted: the problems that are taken as fixed: ids, rules, or ``namespace/name`` of what has them.
         of_rule: returns the ids of the problems that a rule finds; None: there is no such rule.
         every: whether to take each stop as fixed too and to look for those behind it.
+        in_order: does the drains and the runs.
 
     Raises:
         ValueError: ``max_unavailable`` is not a number or a percentage.
         LookupError: a word names no problem.
     """
-    plan = drain_plan.plan(cluster)
-    today = rehearsal.run(cluster, options, plan)
+    plan = drain_plan.plan(cluster, in_order=in_order)
+    today = rehearsal.run(cluster, options, plan, in_order=in_order)
 
     def run(fixed: Collection[ProblemId]) -> Rehearsal:
-        return rehearsal.run(cluster, options, plan, forecast_only=True, fixed=fixed) if fixed else today
+        return (
+            rehearsal.run(cluster, options, plan, forecast_only=True, fixed=fixed, in_order=in_order)
+            if fixed
+            else today
+        )
 
     assumed: frozenset[ProblemId] = frozenset()
     if wanted:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from virt_admit.engine import review
 from virt_admit.engine.admission_review import Request, Response
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -41,6 +43,7 @@ def judge(
     progress: Progress = lambda _kind, _count: None,
     target: UpgradeTarget = NO_TARGET,
     label: str = "",
+    in_order: InOrder = map,
 ) -> Report:
     """Return the report on the objects of these kinds, each judged as if it were created now.
 
@@ -53,16 +56,36 @@ def judge(
         progress: receives the numbers of judged objects.
         target: the releases that rules about an upgrade ask for.
         label: a label that the report keeps for each object.
+        in_order: judges batches of objects.
     """
+
+    def judged(batch: Sequence[_Key]) -> list[ObjectResult]:
+        found = ((kind, cluster.get(kind, namespace, name)) for kind, namespace, name in batch)
+        return [judge_object(obj, kind, rules, cluster, policy, target, label) for kind, obj in found if obj]
+
     results: list[ObjectResult] = []
-    for kind in judged_kinds:
-        progress(kind, 0)
-        for count, obj in enumerate(_objects(cluster, kind), 1):
-            if is_selected(obj):
-                results.append(judge_object(obj, kind, rules, cluster, policy, target, label))
-            if count % 100 == 0:
-                progress(kind, count)
+    done: Counter[Kind] = Counter()
+    batches = [(kind, batch) for kind in judged_kinds for batch in _batches(kind, cluster, is_selected)]
+    shared = first_alone(in_order, judged, [batch for _, batch in batches])
+    for (kind, _), found in zip(batches, shared, strict=True):
+        progress(kind, done[kind])
+        results += found
+        done[kind] += len(found)
     return Report(tuple(results))
+
+
+_Key = tuple[Kind, str, str]
+"""The kind, the namespace and the name of an object. A live cluster is too large to hold its objects in a list."""
+
+_BATCH: Final = 50
+"""Objects that are judged together: few enough to share them evenly, and to show progress."""
+
+
+def _batches(kind: Kind, cluster: Cluster, is_selected: Callable[[Object], bool]) -> Iterator[list[_Key]]:
+    """Yield the keys of the selected objects of a kind; one empty batch if there is none."""
+    default = "default" if kind.namespaced else ""
+    keys = [(kind, obj.namespace or default, obj.name) for obj in _objects(cluster, kind) if is_selected(obj)]
+    yield from (keys[start : start + _BATCH] for start in range(0, max(1, len(keys)), _BATCH))
 
 
 def _objects(cluster: Cluster, kind: Kind) -> Iterator[Object]:
