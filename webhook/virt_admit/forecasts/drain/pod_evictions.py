@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, gather
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
-from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.kubernetes.selectors import IN, Selector
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
@@ -235,7 +235,7 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.POD_WITHOUT_VMI)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
-    budgets = [budget for budget, selector in _budgets(cluster, pod.namespace) if selector.matches(pod.labels)]
+    budgets = _budgets(pod, cluster)
     if len(budgets) > 1:
         if (replacing := _replacing(budgets)) is not None:
             return replacing
@@ -290,18 +290,33 @@ def _node(name: str, cluster: Cluster) -> Object | None:
         return None
 
 
-def _budgets(cluster: Cluster, namespace: str) -> Sequence[tuple[Object, Selector]]:
-    return entry(cluster, _all_budgets, namespace) or ()
+def _budgets(pod: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the budgets that select a pod, by name."""
+    by_label = entry(cluster, _all_budgets, pod.namespace) or {}
+    labels = pod.labels
+    known = (budget for label in (None, *labels.items()) for budget in by_label.get(label, ()))
+    return sorted((budget for budget, selector in known if selector.matches(labels)), key=lambda budget: budget.name)
 
 
-def _all_budgets(cluster: Cluster) -> Mapping[str, Sequence[tuple[Object, Selector]]]:
+_ByLabel = dict[tuple[str, str] | None, list[tuple[Object, Selector]]]
+"""Budgets by a label that the pods must have; None: by none. A namespace may have a budget for each of its VMs."""
+
+
+def _all_budgets(cluster: Cluster) -> Mapping[str, _ByLabel]:
     """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
-    found: dict[str, list[tuple[Object, Selector]]] = {}
+    found: dict[str, _ByLabel] = {}
     for budget in gather(cluster.list(PDB))[0]:
-        selector = budget.at("spec", "selector")
-        if selector.is_map:
-            found.setdefault(budget.namespace, []).append((budget, selectors.parse(selector.value)))
+        given = budget.at("spec", "selector")
+        if given.is_map:
+            selector = selectors.parse(given.value)
+            found.setdefault(budget.namespace, {}).setdefault(_demanded(selector), []).append((budget, selector))
     return found
+
+
+def _demanded(selector: Selector) -> tuple[str, str] | None:
+    """Return a label without which the selector matches nothing; None: it demands no single value."""
+    exact = (each for each in selector.requirements if each.operator == IN and len(each.values) == 1)
+    return min(((each.key, next(iter(each.values))) for each in exact), default=None)
 
 
 def _replacing(budgets: Sequence[Object]) -> Blocker | None:
