@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
-from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets
+from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets, pod_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
-from virt_admit.model.kubernetes import clock, node_health, selectors
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, gather
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
-from virt_admit.model.kubernetes.selectors import IN, Selector
-from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -55,6 +53,7 @@ STUCK_AFTER: Final = datetime.timedelta(minutes=5)
 
 FORCE: Final = "--force"
 DELETE_DATA: Final = "--delete-emptydir-data"
+_REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number of its pods."
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.POD_WITHOUT_VMI)
     if pod.at("status", "phase").text == "Pending":  # eviction.go#canIgnorePDB
         return None
-    budgets = _budgets(pod, cluster)
+    budgets = pod_budgets.selecting(pod, cluster)
     if len(budgets) > 1:
         if (replacing := _replacing(budgets)) is not None:
             return replacing
@@ -290,35 +289,6 @@ def _node(name: str, cluster: Cluster) -> Object | None:
         return None
 
 
-def _budgets(pod: Object, cluster: Cluster) -> Sequence[Object]:
-    """Return the budgets that select a pod, by name."""
-    by_label = entry(cluster, _all_budgets, pod.namespace) or {}
-    labels = pod.labels
-    known = (budget for label in (None, *labels.items()) for budget in by_label.get(label, ()))
-    return sorted((budget for budget, selector in known if selector.matches(labels)), key=lambda budget: budget.name)
-
-
-_ByLabel = dict[tuple[str, str] | None, list[tuple[Object, Selector]]]
-"""Budgets by a label that the pods must have; None: by none. A namespace may have a budget for each of its VMs."""
-
-
-def _all_budgets(cluster: Cluster) -> Mapping[str, _ByLabel]:
-    """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
-    found: dict[str, _ByLabel] = {}
-    for budget in gather(cluster.list(PDB))[0]:
-        given = budget.at("spec", "selector")
-        if given.is_map:
-            selector = selectors.parse(given.value)
-            found.setdefault(budget.namespace, {}).setdefault(_demanded(selector), []).append((budget, selector))
-    return found
-
-
-def _demanded(selector: Selector) -> tuple[str, str] | None:
-    """Return a label without which the selector matches nothing; None: it demands no single value."""
-    exact = (each for each in selector.requirements if each.operator == IN and len(each.values) == 1)
-    return min(((each.key, next(iter(each.values))) for each in exact), default=None)
-
-
 def _replacing(budgets: Sequence[Object]) -> Blocker | None:
     """Return that an operator replaces its budget by another one, during which two select the same pod."""
     operators = {operator_budgets.operator(budget) for budget in budgets}
@@ -343,7 +313,7 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         if always or (desired > 0 and healthy >= desired):
             return None
     kind, namespace, name = PDB.kind, budget.namespace, budget.name
-    never = never_allows(budget, cluster)
+    never = pod_budgets.never_allows(budget, cluster)
     answer = operator_budgets.judge(pod, budget, never, cluster)
     if answer is not None:
         if answer.way is Way.GOES:
@@ -352,7 +322,9 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return Wait(kind, namespace, name, answer.reason)
         return Blocker(kind, namespace, name, answer.reason, answer.remedy, answer.way is Way.NOW, ProblemCause.BUDGET)
     if never:
-        remedy = _REMEDY_WITHOUT_SCALE if _lacks_scale(budget) else "Add a replica, or set maxUnavailable: 1."
+        remedy = (
+            _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else "Add a replica, or set maxUnavailable: 1."
+        )
         reason = f"{never}, so no pod can ever be evicted"
         return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
     if (status["disruptionsAllowed"].integer or 0) > 0:
@@ -360,53 +332,6 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
     remedy = "Wait until its pods are healthy, or repair them."
     return Blocker(kind, namespace, name, reason, remedy, now=True, cause=ProblemCause.BUDGET)
-
-
-def never_allows(budget: Object, cluster: Cluster) -> str:
-    """Return why a budget can never allow an eviction, whatever the health of its pods; empty if it can."""
-    return refuses_all(budget, _expected(budget, cluster)) or (
-        "its pods have a controller without a scale" if _lacks_scale(budget) else ""
-    )
-
-
-def refuses_all(budget: Object, expected: int) -> str:
-    """Return why a budget never allows an eviction if it counts on this many pods; 0: their number is not known."""
-    spec = budget["spec"]
-    most, least = spec["maxUnavailable"], spec["minAvailable"]
-    if most.value in (0, "0", "0%"):
-        return f"maxUnavailable is {most.value}"
-    if least.text == "100%":
-        return "minAvailable is 100%"
-    if least.integer is not None and expected and least.integer >= expected:
-        return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
-    desired = budget.at("status", "desiredHealthy").integer or _share(least.text or "", expected)
-    if least.text and desired and expected and desired >= expected:
-        return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
-    return ""
-
-
-def _share(percentage: str, number: int) -> int:
-    """Return a percentage of pods, rounded up as the disruption controller does; 0: it is none."""
-    digits = percentage.removesuffix("%")
-    return -(-int(digits) * number // 100) if digits.isdecimal() and len(digits) < 4 and digits != percentage else 0
-
-
-def _lacks_scale(budget: Object) -> bool:
-    """Return whether the disruption controller cannot count the pods: only an integer ``minAvailable`` needs no scale."""
-    return budget.condition("DisruptionAllowed")["reason"].text == "SyncFailed"
-
-
-_REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number of its pods."
-
-
-def _expected(budget: Object, cluster: Cluster) -> int:
-    """Return how many pods the budget counts on; 0 if unknown."""
-    expected = budget.at("status", "expectedPods").integer
-    if expected is not None:
-        return expected
-    selector = selectors.parse(budget.at("spec", "selector").value)
-    pods, unseen = gather(cluster.list(POD, budget.namespace))
-    return 0 if unseen else sum(selector.matches(pod.labels) for pod in pods if not pod.deleted)
 
 
 def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:

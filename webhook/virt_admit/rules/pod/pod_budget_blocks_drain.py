@@ -13,7 +13,7 @@ whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import operator_budgets
+from virt_admit.forecasts.drain.budgets import operator_budgets, pod_budgets
 from virt_admit.model.kubernetes import selectors, workloads
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.kubernetes.workloads import Workload
@@ -60,7 +60,7 @@ def check(budget: Object, context: Context) -> Findings:
     if planned:
         yield from _judge_planned(budget, chosen, planned, context.cluster)
         return
-    never = pod_evictions.never_allows(budget, context.cluster)
+    never = pod_budgets.never_allows(budget, context.cluster)
     if not never:
         return
     pods, unseen = gather(context.cluster.list(POD, namespace))
@@ -81,7 +81,7 @@ def check(budget: Object, context: Context) -> Findings:
 
 def _judge_planned(budget: Object, selector: Selector, planned: tuple[Workload, ...], cluster: Cluster) -> Findings:
     """Judge a budget by the replicas that are written."""
-    never = pod_evictions.refuses_all(budget, _replicas(budget, selector, planned, cluster))
+    never = pod_budgets.refuses_all(budget, _replicas(budget, selector, planned, cluster))
     if never:
         yield Finding(
             _limit(budget),

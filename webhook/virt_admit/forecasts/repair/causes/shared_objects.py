@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
 from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
 from virt_admit.forecasts.repair.causes import added_health_check
@@ -207,7 +207,7 @@ class _Scaled:
 def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Add a replica to the workload whose budget allows no eviction."""
     budget = _object(problem, cluster)
-    if not pod_evictions.never_allows(budget, cluster):
+    if not pod_budgets.never_allows(budget, cluster):
         return "wait until its pods are healthy, or repair them"
     if budget.at("spec", "maxUnavailable").present or not budget.at("spec", "minAvailable").present:
         return "the budget itself allows no eviction, whatever the number of pods: its owner decides"
@@ -224,7 +224,7 @@ def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     more, changed = controllers.one_more_pod(
         pod, Object({**budget.data, "status": counted}, budget.namespace), f"{scaled.obj.name}-one-more"
     )
-    if pod_evictions.refuses_all(changed, expected + 1):
+    if pod_budgets.refuses_all(changed, expected + 1):
         return "one replica more does not help: the budget counts a share of all pods"
     placement = candidates.scheduler(cluster).place(pods.read(more), without="", gone=())
     if not placement.candidates:

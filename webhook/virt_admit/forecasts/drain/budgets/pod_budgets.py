@@ -1,0 +1,88 @@
+"""Which PodDisruptionBudgets select a pod, and which of them never allow an eviction.
+
+Source: k8s.io/kubernetes pkg/controller/disruption/disruption.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster, entry, gather
+from virt_admit.model.kubernetes.kinds import PDB, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.selectors import IN, Selector
+from virt_admit.model.messages import count
+
+
+def selecting(pod: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the known budgets that select a pod, by name."""
+    by_label = entry(cluster, _all_budgets, pod.namespace) or {}
+    labels = pod.labels
+    known = (budget for label in (None, *labels.items()) for budget in by_label.get(label, ()))
+    return sorted((budget for budget, selector in known if selector.matches(labels)), key=lambda budget: budget.name)
+
+
+_ByLabel = dict[tuple[str, str] | None, list[tuple[Object, Selector]]]
+"""Budgets by a label that the pods must have; None: by none. A namespace may have a budget for each of its VMs."""
+
+
+def _all_budgets(cluster: Cluster) -> Mapping[str, _ByLabel]:
+    """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
+    found: dict[str, _ByLabel] = {}
+    for budget in gather(cluster.list(PDB))[0]:
+        given = budget.at("spec", "selector")
+        if given.is_map:
+            selector = selectors.parse(given.value)
+            found.setdefault(budget.namespace, {}).setdefault(_demanded(selector), []).append((budget, selector))
+    return found
+
+
+def _demanded(selector: Selector) -> tuple[str, str] | None:
+    """Return a label without which the selector matches nothing; None: it demands no single value."""
+    exact = (each for each in selector.requirements if each.operator == IN and len(each.values) == 1)
+    return min(((each.key, next(iter(each.values))) for each in exact), default=None)
+
+
+def never_allows(budget: Object, cluster: Cluster) -> str:
+    """Return why a budget can never allow an eviction, whatever the health of its pods; empty if it can."""
+    return refuses_all(budget, _expected(budget, cluster)) or (
+        "its pods have a controller without a scale" if lacks_scale(budget) else ""
+    )
+
+
+def refuses_all(budget: Object, expected: int) -> str:
+    """Return why a budget never allows an eviction if it counts on this many pods; 0: their number is not known."""
+    spec = budget["spec"]
+    most, least = spec["maxUnavailable"], spec["minAvailable"]
+    if most.value in (0, "0", "0%"):
+        return f"maxUnavailable is {most.value}"
+    if least.text == "100%":
+        return "minAvailable is 100%"
+    if least.integer is not None and expected and least.integer >= expected:
+        return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
+    desired = budget.at("status", "desiredHealthy").integer or _share(least.text or "", expected)
+    if least.text and desired and expected and desired >= expected:
+        return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
+    return ""
+
+
+def _share(percentage: str, number: int) -> int:
+    """Return a percentage of pods, rounded up as the disruption controller does; 0: it is none."""
+    digits = percentage.removesuffix("%")
+    return -(-int(digits) * number // 100) if digits.isdecimal() and len(digits) < 4 and digits != percentage else 0
+
+
+def lacks_scale(budget: Object) -> bool:
+    """Whether the disruption controller cannot count the pods: only an integer ``minAvailable`` needs no scale."""
+    return budget.condition("DisruptionAllowed")["reason"].text == "SyncFailed"
+
+
+def _expected(budget: Object, cluster: Cluster) -> int:
+    """Return how many pods the budget counts on; 0 if unknown."""
+    expected = budget.at("status", "expectedPods").integer
+    if expected is not None:
+        return expected
+    selector = selectors.parse(budget.at("spec", "selector").value)
+    pods, unseen = gather(cluster.list(POD, budget.namespace))
+    return 0 if unseen else sum(selector.matches(pod.labels) for pod in pods if not pod.deleted)
