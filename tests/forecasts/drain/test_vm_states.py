@@ -260,6 +260,50 @@ def test_a_place_that_has_just_become_free_is_not_a_missing_target():
     assert row(cluster(*waiting, ended)).state.state is State.NO_TARGET
 
 
+def test_a_place_of_the_cluster_that_has_just_become_free_is_not_a_missing_target():
+    waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
+    ended = migration("other", "Succeeded", of="web", since={"Succeeded": 10}, sourceNode="b")
+    assert row(cluster(*waiting, ended, parallelMigrationsPerCluster=1)).state.state is State.STILL
+    assert row(cluster(*waiting, ended, parallelMigrationsPerCluster=2)).state.state is State.NO_TARGET
+
+
+def test_a_target_pod_that_was_given_up_just_now_has_held_the_place():
+    """A migration that failed before its hand-over names no source node (migration.go#deleteTimedOutTargetPod)."""
+    waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
+    given_up = migration("other", "Failed", of="web", since={"Failed": 10})
+    assert row(cluster(*waiting, vmi("web"), given_up)).state.state is State.STILL
+    assert row(cluster(*waiting, vmi("web", on="b"), given_up)).state.state is State.NO_TARGET
+
+
+def test_a_migration_that_was_cancelled_is_no_reason_to_wait():
+    """Source: migration.go#handleMigrationBackoff, which skips migrations that are being deleted."""
+    objects = [vmi(**MARKED), LAUNCHER, migration(age=5)]
+    assert row(cluster(*objects, failed(1, "reset", age=5))).state.state is State.BACKOFF
+    cancelled = failed(1, "reset", age=5, metadata={"deletionTimestamp": ago(6)})
+    assert row(cluster(*objects, cancelled)).state.state is State.STILL
+
+
+def test_a_vm_waits_behind_one_that_has_arrived_where_it_cannot_leave_again():
+    """Its migration ends in a moment, so the place becomes free, with or without room for it elsewhere."""
+    moved = vmi("web", on="b", migrationState={"migrationUid": "uid-other", "completed": True, "sourceNode": "a"})
+    done = migration("other", "Running", of="web", since={"Running": 60})
+    here = [vmi(**MARKED), LAUNCHER, migration(age=300), moved, launcher("web", on="b", job="uid-other")]
+    full = node("a", unschedulable=True), node("b"), node("c", unschedulable=True)
+    found = row(cluster(*here, done, *full, parallelMigrationsPerCluster=1))
+    assert (found.state.state, found.outcome) == (State.QUEUED, MIGRATES)
+
+
+def test_the_target_pod_of_a_cancelled_migration_is_not_taken_for_the_guest():
+    here, stranded = launcher(age=80_000), launcher(on="b", suffix="2", job="uid-cancelled", age=50)
+    found = cluster(vmi(), here, stranded)
+    (visitor,) = drain_plan.plan(found, "b").nodes[0].visitors
+    for seen_from in (row(found), visitor):
+        assert (seen_from.state.state, seen_from.state.detail) == (State.TWO_PODS, stranded.name)
+
+    (left,) = drain_plan.plan(cluster(vmi(on="b"), here, stranded), "a").nodes[0].visitors
+    assert (left.state.state, left.state.target) == (State.ARRIVED, "b")
+
+
 MIGRATES, BLOCKS, UNKNOWN = "migrates", "blocks the drain", "unknown"
 
 
@@ -292,3 +336,27 @@ def test_a_migration_that_outlives_its_deadline_has_no_known_end(age, drainable)
 
     assert found.drainable is drainable
     assert ("its time was over at" in found.forecasts[0].reason) is (drainable is None)
+
+
+def test_a_migration_that_failed_and_is_still_open_has_moved_nothing():
+    state = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "completed": True, "failed": True}
+    copied = migration(phase="Running"), launcher(on="b", suffix="2", job=RUN, age=50)
+    for mark, expected in ((MARKED, State.BACKOFF), ({}, State.STILL)):
+        found = cluster(vmi(**mark, migrationState={**state, "endTimestamp": ago(1)}), LAUNCHER, *copied)
+        assert row(found).state.state is expected
+        assert not row(found).state.placed
+        assert State.NOT_CLOSED not in [each.state.state for each in drain_plan.plan(found, "b").nodes[0].visitors]
+
+    late = row(cluster(vmi(**MARKED, migrationState={**state, "endTimestamp": ago(400)}), LAUNCHER, *copied))
+    assert (late.state.state, late.outcome) == (State.NOT_CLOSED, UNKNOWN)
+    assert "has not migrated, but its migration is still open" in late.reason
+
+
+def test_a_vm_counts_for_the_node_that_its_last_migration_left_too():
+    """Source: migration.go#outboundMigrationsOnNode, which looks at the VMI alone."""
+    moved = vmi("web", on="b", migrationState={"migrationUid": "uid-old", "sourceNode": "a", "completed": True})
+    again = migration("other", "Scheduling", of="web", since={"Scheduling": 10})
+    waiting = [vmi(**MARKED), LAUNCHER, migration(age=300), moved, launcher("web", on="b"), again]
+    found = row(cluster(*waiting, parallelOutboundMigrationsPerNode=1, parallelMigrationsPerCluster=2))
+    assert (found.state.state, found.state.holders) == (State.QUEUED, (("shop", "web"),))
+    assert row(cluster(*waiting, parallelOutboundMigrationsPerNode=2)).state.state is not State.QUEUED

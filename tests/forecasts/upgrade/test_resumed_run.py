@@ -21,6 +21,7 @@ from tests.cli.test_upgrade_progress import (
     rebooting,
     workers,
 )
+from tests.forecasts.drain import vm_motion
 from tests.forecasts.upgrade import test_simulation
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Pool
@@ -51,6 +52,29 @@ def test_a_target_pod_without_a_node_keeps_its_place_until_it_is_given_up() -> N
 
     assert [(move.vm, move.start) for move in outcome.migrations] == [("shop/v0", 100)]
     assert "memory missing" in outcome.stops["a"]
+
+
+def test_a_target_pod_without_a_node_starts_as_soon_as_a_node_has_room() -> None:
+    """kube-scheduler tries it again when a node is uncordoned, not when KubeVirt gives it up."""
+    waiting = test_simulation.vm("v0", "a", under_way=UnderWay(240))
+    outcome = simulate(resumed(test_simulation.world([waiting]), {"a": None}))
+
+    assert outcome.migrations[0].start == 0
+
+
+def test_the_old_pod_of_a_vm_that_has_left_makes_room() -> None:
+    """It has not ended yet, so that the filters count it."""
+    moved = vm_motion.vmi("web", on="a", migrationState={"sourceNode": "b", "completed": True})
+    pods = [vm_motion.launcher(name, on=node, suffix=node) for name, node in (("web", "b"), ("web", "a"), ("db", "a"))]
+    for pod, memory in zip(pods, ("200Gi", "1Gi", "100Gi"), strict=True):
+        pod.data["spec"]["containers"] = [{"name": "compute", "resources": {"requests": {"memory": memory}}}]
+    nodes = [config_node("a"), draining("b")]
+    for node in nodes:
+        node.data["status"]["allocatable"] = dict(vm_motion.ROOM)
+    found = rehearse(cluster(workers(), kubevirt(), *nodes, moved, vm_motion.vmi("db", on="a"), *pods), Options())
+
+    assert found.stops == ()
+    assert found.possible
 
 
 def test_a_migration_that_failed_waits_until_its_next_attempt() -> None:

@@ -272,8 +272,11 @@ def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:
             vmi = cluster.get(VMI, namespace, name)
         except Unseen:
             return StateEffect.UNKNOWN
-        if vmi is None or vm_states.of(vmi, cluster).holders:  # the latter waits itself, with another migration
+        state = vm_states.of(vmi, cluster) if vmi is not None else None
+        if vmi is None or state is None or state.holders:  # the latter waits itself, with another migration
             return StateEffect.UNKNOWN
+        if state.state is State.NOT_CLOSED:  # it has moved: where it could go next does not count
+            return StateEffect.WAITS
         return _EFFECTS[asked_migration(vmi, cluster).outcome]
 
     return functools.cache(ends)

@@ -20,9 +20,11 @@ from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, Unde
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.instances import migration_failures
+from virt_admit.model.kubevirt.launcher.launcher_pod import CREATED_BY
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
 from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.scheduler.filters import FilterPipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,28 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     }
     back = returning_nodes.returning(start.pools, cluster)
     filters = returning_nodes.with_nodes_back(scheduler(cluster), back)
+    filters = _without_left(filters, start.plan)
     filters = returning_nodes.without_virt_handler(filters, cluster.cached(virt_handlers.broken).keys() - back)
     away = back if start.continued else frozenset()
     return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away)
+
+
+def _without_left(filters: FilterPipeline, plan: Plan) -> FilterPipeline:
+    """Return the filters without the pods of VMs that have left a node: they end in a moment, so their room is free."""
+    gone = [
+        pod
+        for node in plan.nodes
+        for row in node.visitors
+        if row.state.state is State.ARRIVED
+        for pod in filters.state.pods.get(node.name, ())
+        if pod.namespace == row.vmi.namespace and pod.labels.get(CREATED_BY) == row.vmi.metadata["uid"].text
+    ]
+    if not gone:
+        return filters
+    found = filters.fork()
+    for pod in gone:
+        found.state.unbind(pod)
+    return found
 
 
 def other_pods(node: NodePlan) -> Iterator[str]:

@@ -157,6 +157,7 @@ class _Run:
     def run(self) -> Outcome:
         self._resume_migrations()
         self._resume_nodes()
+        self._retry_waiting()  # a node may have come back just now
         self._start_nodes()
         self._start_moves()
         for count in itertools.count(1):

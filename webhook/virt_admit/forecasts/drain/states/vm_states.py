@@ -100,7 +100,7 @@ def of(vmi: Object, cluster: Cluster) -> VmState:
 
 
 def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
-    """Yield the VMIs of other nodes that arrive on a node, or have left it while their old pod has not ended."""
+    """Yield the VMIs of other nodes that arrive on a node, or have a pod there that has not ended."""
     groups = vm_states_motion.motion(cluster)
     for vmi in groups.arriving.get(node, ()):
         found = of(vmi, cluster)
@@ -108,6 +108,7 @@ def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
     for vmi in groups.left.get(node, ()):
         here = vmi.at("status", "nodeName").text or ""
         yield vmi, replace(of(vmi, cluster), state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
+    yield from ((vmi, of(vmi, cluster)) for vmi in groups.stranded.get(node, ()))
 
 
 def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:

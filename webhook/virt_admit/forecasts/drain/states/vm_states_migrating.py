@@ -7,7 +7,8 @@ M is the migration, T its target pod. Sources: kubevirt/kubevirt:pkg/virt-contro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,12 +16,12 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.kubevirt.settings import migration_limits, versions
+from virt_admit.model.kubevirt.settings import migration_limits, parallel_migrations, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.messages import names
 
@@ -48,9 +49,7 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     if _is_decentralized(migration, phase):
         return replace(base, state=State.DECENTRALIZED)
     if phase == "Running" and state["completed"].boolean:
-        end = vm_states_times.stamp_of(state, "end")
-        late = vm_states_times.is_older(end, timedelta(minutes=5), cluster)
-        return replace(base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late)
+        return _ended(vmi, state, base, cluster)
     if state["mode"].text == "PostCopy":
         return replace(base, state=State.POST_COPY, since=vm_states_times.stamp_of(state, "start"))
     if _is_aborting(migration, state):
@@ -66,6 +65,16 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     if phase == vm_states_motion.PENDING:
         return _before_target(vmi, migration, own, replace(base, since=created), cluster)
     return replace(base, state=State.TARGET_PENDING)
+
+
+def _ended(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
+    """Return the state of a VMI whose migration has ended and is still open: KubeVirt closes it in a moment."""
+    end = vm_states_times.stamp_of(state, "end")
+    late = vm_states_times.is_older(end, timedelta(minutes=5), cluster)
+    if vm_states_motion.has_failed(state) and not late:
+        marked = vmi.at("status", "evacuationNodeName").text == vmi.at("status", "nodeName").text
+        return replace(base, state=State.BACKOFF if marked else State.STILL, target="", since=end)
+    return replace(base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late)
 
 
 def _is_decentralized(migration: Object, phase: str) -> bool:
@@ -137,21 +146,37 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
 
 
 def _place_free_since(vmi: Object, since: datetime | None, cluster: Cluster) -> datetime | None:
-    """Return since when a migration that was created at ``since`` has had a free place: another one held it before."""
-    held = cluster.cached(_last_ends).get(vmi.at("status", "nodeName").text or "")
-    return max(since, held) if since is not None and held is not None else since
+    """Return since when a migration that was created at ``since`` has had a free place: others held them before."""
+    ends = cluster.cached(_ends)
+    own = ends.get(vmi.at("status", "nodeName").text or "", ())
+    held = [since, *own[:1], *([_full_until(ends, cluster)] if since is not None else [])]
+    return max(filter(None, held), default=None) if since is not None else None
 
 
-def _last_ends(cluster: Cluster) -> dict[str, datetime]:
-    """Return when the last migration away from each node ended."""
-    newest: dict[str, datetime] = {}
+def _full_until(ends: Mapping[str, Sequence[datetime]], cluster: Cluster) -> datetime | None:
+    """Return when all places of the cluster were taken last, at the latest; None: not known, or long ago."""
+    try:
+        limit = cluster.cached(parallel_migrations.limits).cluster
+    except Unseen:
+        return None
+    free = limit - len(vm_states_motion.motion(cluster).moving)
+    newest = heapq.nlargest(max(free, 1), (end for some in ends.values() for end in some))
+    return newest[-1] if len(newest) == free else None
+
+
+def _ends(cluster: Cluster) -> dict[str, list[datetime]]:
+    """Return when the migrations away from each node ended, the newest first."""
+    found: dict[str, list[datetime]] = {}
+    where = {(vms.namespace_of(vmi), vmi.name): vmi.at("status", "nodeName").text for vmi in cluster.known(VMI)}
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or ""
-        source = migration.at("status", "migrationState", "sourceNode").text
         end = clock.instant(migrations.entered(migration, phase)) if phase in migrations.FINAL_PHASES else None
-        if source and end is not None:
-            newest[source] = max(end, newest.get(source, end))
-    return newest
+        source = migration.at("status", "migrationState", "sourceNode").text
+        if source is None and phase == "Failed":  # before its hand-over, so that its VM has stayed
+            source = where.get((vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""))
+        if end is not None:
+            found.setdefault(source or "", []).append(end)
+    return {node: sorted(some, reverse=True) for node, some in found.items()}
 
 
 _BLOCKED: Final = dict(

@@ -28,12 +28,16 @@ class Motion:
     """The newest target pod of each migration, by its uid."""
     attachments: Mapping[str, tuple[Object, ...]]
     """Pods that attach volumes, by the uid of the launcher pod that owns them."""
+    moving: tuple[tuple[str, str], ...]
+    """The VMs whose migrations hold a place, by namespace and name."""
     running: Mapping[str, tuple[tuple[str, str], ...]]
-    """The VMs whose migrations hold a place, by their node."""
+    """Those of them that count for a node."""
     arriving: Mapping[str, tuple[Object, ...]]
     """VMIs of other nodes that migrate to a node."""
     left: Mapping[str, tuple[Object, ...]]
     """VMIs that have left a node while their old pod has not ended."""
+    stranded: Mapping[str, tuple[Object, ...]]
+    """VMIs that never came to a node, but whose target pod there has not ended: their migration was cancelled."""
     pods_complete: bool
 
 
@@ -68,9 +72,11 @@ def _motion(cluster: Cluster) -> Motion:
             if job:
                 targets[job] = pod
     found = {(vms.namespace_of(vmi), vmi.name): vmi for vmi in cluster.known(VMI)}
+    moving: list[tuple[str, str]] = []
     running: dict[str, list[tuple[str, str]]] = {}
     arriving: dict[str, list[Object]] = {}
     left: dict[str, list[Object]] = {}
+    stranded: dict[str, list[Object]] = {}
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or PENDING
         if phase in migrations.FINAL_PHASES:
@@ -79,40 +85,52 @@ def _motion(cluster: Cluster) -> Motion:
         target = targets.get(migration.metadata["uid"].text or "-")
         vmi = found.get(key)
         if phase != PENDING or target is not None:
-            running.setdefault(source(vmi, migration) if vmi is not None else "", []).append(key)
-        if vmi is not None:
-            to = target_node(vmi, migration, target)
-            if to and to != vmi.at("status", "nodeName").text:
-                arriving.setdefault(to, []).append(vmi)
-    for node, vmi in _moved(pods, found):
-        if vmi not in arriving.get(node, ()):
-            left.setdefault(node, []).append(vmi)
+            moving.append(key)
+            for node in _senders(vmi):
+                running.setdefault(node, []).append(key)
+        if vmi is not None and (to := _arrives(vmi, migration, target)):
+            arriving.setdefault(to, []).append(vmi)
+    for pod, vmi, older in _elsewhere(pods, found):
+        node, group = pod.at("spec", "nodeName").text or "", left if older else stranded
+        if vmi not in (*arriving.get(node, ()), *group.get(node, ())):
+            group.setdefault(node, []).append(vmi)
     return Motion(
         _frozen(pods),
         targets,
         _frozen(attachments),
+        tuple(sorted(moving)),
         {node: tuple(sorted(keys)) for node, keys in running.items()},
         _by_name(arriving),
         _by_name(left),
+        _by_name(stranded),
         not unlisted(cluster, POD),
     )
+
+
+def _arrives(vmi: Object, migration: Object, target: Object | None) -> str:
+    """Return the other node to which a VMI migrates; empty: it is not known yet, or the VMI is there or stays."""
+    to = target_node(vmi, migration, target)
+    return "" if to == vmi.at("status", "nodeName").text or has_failed(progress(vmi, migration)) else to
 
 
 def _by_name(groups: Mapping[str, list[Object]]) -> dict[str, tuple[Object, ...]]:
     return {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in groups.items()}
 
 
-def _moved(
+def _elsewhere(
     pods: Mapping[tuple[str, str], Sequence[Object]], found: Mapping[tuple[str, str], Object]
-) -> Iterator[tuple[str, Object]]:
-    """Yield the VMIs that have a living pod on another node than their own, with that node."""
+) -> Iterator[tuple[Object, Object, bool]]:
+    """Yield each living pod on another node than that of its VMI, the VMI, and whether no pod there is older."""
     for key, some in pods.items():
         vmi = found.get(key)
         here = vmi.at("status", "nodeName").text if vmi is not None else None
         if vmi is None or not here or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
             continue
-        nodes = {pod.at("spec", "nodeName").text for pod in some if lives(pod) and is_of(pod, vmi)}
-        yield from ((node, vmi) for node in sorted(filter(None, nodes)) if node != here)
+        living = [pod for pod in some if lives(pod) and is_of(pod, vmi) and pod.at("spec", "nodeName").text]
+        own = max((_age(pod)[0] for pod in living if pod.at("spec", "nodeName").text == here), default="")
+        for pod in living:
+            if pod.at("spec", "nodeName").text != here:
+                yield pod, vmi, not own or _age(pod)[0] <= own
 
 
 PENDING: Final = "Pending"
@@ -144,6 +162,21 @@ def progress(vmi: Object, migration: Object) -> Field:
     state = vmi.at("status", "migrationState")
     uid, own = state["migrationUid"].text, migration.metadata["uid"].text
     return state if uid is not None and uid == own else vmi["-"]
+
+
+def _senders(vmi: Object | None) -> set[str]:
+    """Return the nodes on whose limit a running migration of a VMI counts (migration.go#outboundMigrationsOnNode).
+
+    They are its node and the source of what its ``migrationState`` is about, also where that is an earlier migration.
+    """
+    if vmi is None:
+        return set()
+    return {vmi.at("status", "nodeName").text or "", vmi.at("status", "migrationState", "sourceNode").text or ""} - {""}
+
+
+def has_failed(state: Field) -> bool:
+    """Whether a migration has failed, by the ``migrationState``: the guest has stayed where it was."""
+    return state["completed"].boolean is True and state["failed"].boolean is True
 
 
 def source(vmi: Object, migration: Object) -> str:

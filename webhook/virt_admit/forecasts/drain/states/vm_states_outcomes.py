@@ -181,7 +181,7 @@ _MOST_HOLDERS: Final = 3
 
 def _holding(cluster: Cluster) -> Mapping[tuple[str, str], Ruling]:
     """Return for each VM whose migration holds a place how it ends, and the VM with its age as the reason."""
-    keys = [key for some in vm_states_motion.motion(cluster).running.values() for key in some]
+    keys = vm_states_motion.motion(cluster).moving
     return {key: _held(*key, cluster) for key in keys}
 
 
@@ -308,7 +308,8 @@ def _not_closed(case: Case) -> Ruling:
     """
     kept = "the claim of its vTPM or EFI state" if _keeps_state(case.vmi) else ""
     waits = f": {case.found.detail or kept}" if case.found.detail or kept else ""
-    reason = f"has migrated, but its migration is still open{waits}"
+    failed = vm_states_motion.has_failed(case.vmi.at("status", "migrationState"))
+    reason = f"{'has not migrated' if failed else 'has migrated'}, but its migration is still open{waits}"
     remedy = typed(
         "see why it stays open" if case.found.late else "if it lasts, see that condition", _describe(case.vmi)
     )

@@ -54,17 +54,16 @@ def places(vmi: Object, node: str, cluster: Cluster) -> VmState | None:
         limits = cluster.cached(parallel_migrations.limits)
     except Unseen:
         return None
-    running = vm_states_motion.motion(cluster).running
+    motion = vm_states_motion.motion(cluster)
     waiting = cluster.cached(_waiting)
-    here = running.get(node, ())
+    here = motion.running.get(node, ())
     if 0 < limits.node <= len(here):
         words = f"{node} may send {limits.node} at a time"
         return _placed(vmi, waiting.get(node, ()), VmState(holders=here, detail=words))
-    if 0 < limits.cluster <= sum(map(len, running.values())):
-        holders = tuple(sorted(key for keys in running.values() for key in keys))
+    if 0 < limits.cluster <= len(motion.moving):
         words = f"all nodes together may send {limits.cluster} at a time"
         every = tuple(sorted(each for some in waiting.values() for each in some))
-        return _placed(vmi, every, VmState(holders=holders, detail=words))
+        return _placed(vmi, every, VmState(holders=motion.moving, detail=words))
     return None
 
 

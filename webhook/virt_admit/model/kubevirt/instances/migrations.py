@@ -55,13 +55,16 @@ def own(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 
 
 def failed_in_a_row(vmi: Object, cluster: Cluster) -> tuple[Object, ...]:
-    """Return the known automatic migrations of a VMI that failed since the last success, oldest first."""
+    """Return the known automatic migrations of a VMI that failed since the last success, oldest first.
+
+    Those that were deleted, to cancel them, do not count (migration.go#handleMigrationBackoff).
+    """
     failed: list[Object] = []
     for migration in own(vmi, cluster):
         phase = migration.at("status", "phase").text
         if phase == "Succeeded":
             failed.clear()
-        elif phase == "Failed" and is_automatic(migration):
+        elif phase == "Failed" and is_automatic(migration) and not migration.deleted:
             failed.append(migration)
     return tuple(failed)
 
