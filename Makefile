@@ -43,7 +43,7 @@ rule: .venv/.ready
 try: .venv/.ready
 	@$(BIN)/python -m tests.rules.author try "$(ID)"
 
-.PHONY: demo test unit verify-scheduler verify-outage verify-launcher verify-rehearsal verify-policies verify-upstream coverage sandbox bench check format docs manifests clean
+.PHONY: demo test unit verify-scheduler verify-outage verify-launcher verify-rehearsal verify-moments verify-policies verify-upstream coverage sandbox bench check format docs manifests clean
 ## make demo      the webhook on loopback with every example, then drain and upgrade on an example of a cluster, and a page
 demo: .venv/.ready
 	@$(BIN)/python examples/demo.py
@@ -148,6 +148,11 @@ verify-rehearsal: .venv/.ready
 .PHONY: verify-judgements
 verify-judgements: .venv/.ready
 	@$(BIN)/python -m tests.changing_cluster $(or $(COUNT),10000) $(SEED)
+
+## make verify-moments COUNT=200
+##                drain and upgrade at so many random moments, against what KubeVirt's own controllers did next
+verify-moments: .venv/.ready
+	@$(BIN)/python -m tests.upstream.moments $(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED)
 
 ## make verify-policies OBJECTS=10000 ARGS="-k nhc"
 ##                the denials in CEL against their checks: so many changed objects for each rule, and what they cost

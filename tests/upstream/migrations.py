@@ -122,11 +122,12 @@ def judged(seed: int, once: Callable[[], tuple[Range, Run]]) -> Comparison:
 
 def run(binary: Path, given: dict[str, Any], *flags: str) -> tuple[Range, Run]:
     """Return our runs and the real one of a cluster."""
-    result = _answer(binary, given, *flags)
+    result = answer(binary, given, *flags)
     return _ours(given, result), _real(given, result)
 
 
-def _answer(binary: Path, given: dict[str, Any], *flags: str) -> dict[str, Any]:
+def answer(binary: Path, given: dict[str, Any], *flags: str) -> dict[str, Any]:
+    """Return what ``main.go`` prints for a case."""
     seconds = {f"{vmi['metadata']['namespace']}/{vmi['metadata']['name']}": _seconds(vmi) for vmi in given["vmis"]}
     text = json.dumps(given | {"seconds": seconds})
     done = subprocess.run([binary, *flags], input=text, check=False, text=True, capture_output=True, timeout=_TIMEOUT)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	k8sv1 "k8s.io/api/core/v1"
@@ -46,8 +47,19 @@ const resync = 1000 * time.Hour
 // resource versions with conflicts, and the defaults of pods.
 type tracker struct {
 	clienttesting.ObjectTracker
-	lock sync.Mutex
-	last int
+	lock    sync.Mutex
+	last    int
+	written *atomic.Value // a function that is called after each write
+}
+
+type gvr = schema.GroupVersionResource
+
+// noted calls the function after a write.
+func (t *tracker) noted(err error) error {
+	if told, is := t.written.Load().(func()); is && err == nil {
+		told()
+	}
+	return err
 }
 
 func (t *tracker) stamp(obj runtime.Object) metav1.Object {
@@ -77,7 +89,7 @@ func (t *tracker) Create(gvr schema.GroupVersionResource, obj runtime.Object, ns
 			pod.Status.Phase = k8sv1.PodPending
 		}
 	}
-	return t.ObjectTracker.Create(gvr, obj, ns, opts...)
+	return t.noted(t.ObjectTracker.Create(gvr, obj, ns, opts...))
 }
 
 func (t *tracker) Update(gvr schema.GroupVersionResource, obj runtime.Object, ns string, opts ...metav1.UpdateOptions) error {
@@ -99,19 +111,19 @@ func (t *tracker) Update(gvr schema.GroupVersionResource, obj runtime.Object, ns
 		return errors.NewConflict(gvr.GroupResource(), wanted.GetName(), fmt.Errorf("the object has been modified"))
 	}
 	t.stamp(obj)
-	return t.ObjectTracker.Update(gvr, obj, ns, opts...)
+	return t.noted(t.ObjectTracker.Update(gvr, obj, ns, opts...))
 }
 
 func (t *tracker) Patch(gvr schema.GroupVersionResource, obj runtime.Object, ns string, opts ...metav1.PatchOptions) error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	t.stamp(obj)
-	return t.ObjectTracker.Patch(gvr, obj, ns, opts...)
+	return t.noted(t.ObjectTracker.Patch(gvr, obj, ns, opts...))
 }
 
 // store puts the tracker in front of a fake clientset.
-func store(of *clienttesting.Fake, inner clienttesting.ObjectTracker) *tracker {
-	ours := &tracker{ObjectTracker: inner}
+func store(of *clienttesting.Fake, inner clienttesting.ObjectTracker, written *atomic.Value) *tracker {
+	ours := &tracker{ObjectTracker: inner, written: written}
 	of.PrependReactor("*", "*", clienttesting.ObjectReaction(ours))
 	of.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		watching, err := ours.Watch(action.GetResource(), action.GetNamespace())
@@ -129,6 +141,9 @@ type client struct {
 	live          bool   // whether this is an API server, with kube-scheduler
 	nodes         string // selects the nodes of this cluster among those of the API server
 	unschedulable int    // seconds that a target pod may be unschedulable; 0: KubeVirt's default
+
+	written *atomic.Value // a function that is called after each write, where the objects are stored here
+	stores  []*tracker    // of Kubernetes and of KubeVirt
 }
 
 func (c *client) CoreV1() corev1.CoreV1Interface         { return c.core.CoreV1() }
@@ -155,10 +170,11 @@ func (m *migrationsOf) Create(ctx context.Context, made *v1.VirtualMachineInstan
 
 func fakeClient() *client {
 	core, virt := fake.NewSimpleClientset(), kubevirtfake.NewSimpleClientset()
-	objects := store(&core.Fake, core.Tracker())
-	store(&virt.Fake, virt.Tracker())
+	written := &atomic.Value{}
+	objects := store(&core.Fake, core.Tracker(), written)
+	stores := []*tracker{objects, store(&virt.Fake, virt.Tracker(), written)}
 	core.PrependReactor("create", "pods", objects.bind)
-	return &client{core: core, virt: virt, networks: networkfake.NewSimpleClientset()}
+	return &client{core: core, virt: virt, networks: networkfake.NewSimpleClientset(), written: written, stores: stores}
 }
 
 // bind is what the API server does with the binding of kube-scheduler.

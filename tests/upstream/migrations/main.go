@@ -42,6 +42,11 @@ type Case struct {
 	Unschedulable int    `json:"unschedulable"` // seconds that a target pod may be unschedulable; 0: KubeVirt's default
 	Namespace     string `json:"namespace"`     // of the VMIs, where an API server holds several clusters
 	Selector      string `json:"selector"`      // of the nodes of this cluster, where an API server holds several
+
+	Moments   int                  `json:"moments"`   // so many random moments after a write, and so many between ticks
+	Seed      int64                `json:"seed"`      // of these moments
+	Behaviour map[string]Behaviour `json:"behaviour"` // of VMIs that do not just migrate
+	Requests  []Request            `json:"requests"`
 }
 
 // Pool has nodes that are updated in this order, so many at the same time.
@@ -57,11 +62,16 @@ type Result struct {
 	Migrations []Migration                 `json:"migrations"`
 	Started    map[string]float64          `json:"started"`
 	Ended      map[string]float64          `json:"ended"`
+	Emptied    map[string]float64          `json:"emptied"`
 	Where      map[string]string           `json:"where"` // the node of each VMI at the end
+	Moments    []Moment                    `json:"moments"`
+	Seconds    float64                     `json:"seconds"` // of the whole run
+	Gone       map[string]float64          `json:"gone"`    // when the old pods of VMIs ended
 }
 
 // Migration is one VirtualMachineInstanceMigration. A time that never came is -1.
 type Migration struct {
+	UID     string  `json:"uid"`
 	VMI     string  `json:"vmi"`
 	Source  string  `json:"source"`
 	Target  string  `json:"target"`
@@ -70,6 +80,8 @@ type Migration struct {
 	Bound   float64 `json:"bound"`
 	Ended   float64 `json:"ended"`
 	Phase   string  `json:"phase"`
+
+	Phases map[string]float64 `json:"phases"` // when it came into each
 }
 
 func main() {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	v1 "kubevirt.io/api/core/v1"
 
 	"kubevirt.io/kubevirt/pkg/defaults"
@@ -31,7 +33,8 @@ func run(given *Case, c *client) (*Result, error) {
 	service := templateService(c, config)
 	w := &world{
 		client: c, given: given, begin: time.Now(), bound: map[string]time.Time{}, index: map[string]int{},
-		result: &Result{Migrations: []Migration{}, Started: map[string]float64{}, Ended: map[string]float64{}, Where: map[string]string{}},
+		result: &Result{Migrations: []Migration{}, Started: map[string]float64{}, Ended: map[string]float64{}, Emptied: map[string]float64{}, Gone: map[string]float64{}, Where: map[string]string{}},
+		tries:  map[types.UID]int{}, perVMI: map[string]int{}, aborts: map[types.UID]time.Time{},
 	}
 	if err := w.fill(config, service); err != nil {
 		return nil, err
@@ -45,10 +48,18 @@ func run(given *Case, c *client) (*Result, error) {
 	if err := startControllers(c, w.informers, config, service); err != nil {
 		return nil, err
 	}
+	if !c.live {
+		c.core.(*fake.Clientset).PrependReactor("create", "pods", w.refuse)
+	}
+	w.camera = newCamera(w)
 	go w.runNodes()
 	time.Sleep(time.Second)
 	w.begin = time.Now()
+	c.written.Store(func() { w.camera.offer("write") })
+	go w.camera.watchTime()
+	w.obey()
 	w.rollOut()
+	w.result.Moments, w.result.Seconds = w.camera.moments(), w.now()
 	for _, vmi := range w.vmis() {
 		w.result.Where[vmi.Namespace+"/"+vmi.Name] = vmi.Status.NodeName
 	}
@@ -102,7 +113,7 @@ func (w *world) fill(config *virtconfig.ClusterConfig, service *services.Templat
 		if err != nil {
 			return err
 		}
-		runPod(created)
+		runPod(created, true)
 		if created, err = w.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
@@ -194,7 +205,13 @@ func (w *world) update(node string, lock *sync.Mutex) {
 	time.Sleep(tick) // all nodes of one moment are cordoned before the first eviction
 	for w.evict(node) > 0 {
 		time.Sleep(retry)
+		if _, over := w.givenUp.Load(node); over {
+			return
+		}
 	}
+	lock.Lock()
+	w.result.Emptied[node] = w.now()
+	lock.Unlock()
 	time.Sleep(seconds(w.given.Reboot))
 	w.cordon(node, false)
 	lock.Lock()
@@ -220,7 +237,7 @@ func (w *world) evict(node string) int {
 		if pod.Spec.NodeName != node {
 			continue
 		}
-		if pod.Status.Phase == k8sv1.PodSucceeded || pod.Labels[v1.AppLabel] != "virt-launcher" {
+		if podutil.IsPodTerminal(pod) || pod.Labels[v1.AppLabel] != "virt-launcher" {
 			err := w.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, atOnce)
 			if err != nil && !errors.IsNotFound(err) {
 				w.fail(err)
