@@ -141,3 +141,13 @@ def test_the_standard_library_refuses_the_same(body, monkeypatch):
     monkeypatch.setattr("virt_admit.model.kubernetes.json_codec.orjson", None)
     with pytest.raises(ReviewError):
         decode(body)
+
+
+@pytest.mark.parametrize("depth", [300, 1_100, 9_900])
+@pytest.mark.parametrize("place", ["object", "oldObject"])
+def test_a_field_without_a_schema_that_is_nested_deeply_evades_no_rule(depth: int, place: str) -> None:
+    body = review(vm(running=True, runStrategy="Always"), vm(runStrategy="Always") if place == "oldObject" else None)
+    body["request"][place]["spec"]["template"]["metadata"] = {"a": "DEEP"}
+    text = json.dumps(body).replace('"DEEP"', '{"a":' * depth + "1" + "}" * depth).encode()
+    denied = [verdict.rule.id for verdict in reply_of(text).response.verdicts]
+    assert "vm-running-and-run-strategy" in denied

@@ -11,6 +11,7 @@ import pytest
 from tests.fake_api import path_of
 from tests.kube.lookups import answer, looking_up, obj
 from tests.waiting import eventually
+from virt_admit.kube import snapshots
 from virt_admit.kube.cache import StoreState
 from virt_admit.kube.client import ApiClient, ApiError
 from virt_admit.kube.informers import read, snapshot
@@ -117,3 +118,17 @@ def test_a_list_that_fails_leaves_the_shelf_as_it_was(api, follow, tmp_path):
         read(ApiClient.connect(api.kubeconfig(tmp_path)), live.stores[NODE])
     assert isinstance(live.get(NODE, "", "one"), Object)
     assert live.get(NODE, "", "two") is None
+
+
+@pytest.mark.parametrize("depth", [300, 900, 1_100, 9_900])
+def test_an_object_that_is_nested_deeply_hides_no_other(api, sweep, tmp_path, depth):
+    deep = '{"a":' * depth + "1" + "}" * depth
+    vms = [obj("deep", "shop", spec={"template": {"metadata": "DEEP"}, "running": True}), obj("other", "shop")]
+    page = json.dumps({"metadata": {"resourceVersion": "1"}, "items": vms}).replace('"DEEP"', deep)
+    api.install(VM)
+    api.broken[path_of(VM)] = page.encode()
+    cluster = sweep(kinds=(VM,))
+    assert [vm.name for vm in cluster.list(VM)] == ["deep", "other"]
+    assert cluster.get(VM, "shop", "deep").at("spec", "running").boolean is True
+    snapshots.save(cluster, tmp_path / "saved.json")
+    assert len(list(snapshots.load(tmp_path / "saved.json"))) == 2

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from tests.work import measured
 from virt_admit.model.kubernetes import json_codec
 
 
@@ -26,3 +29,47 @@ def test_values_survive():
 def test_what_is_not_json(text):
     with pytest.raises(ValueError):
         json_codec.loads(text)
+
+
+def nested(depth):
+    return '{"a":[' * (depth // 2) + "1" + "]}" * (depth // 2)
+
+
+def depth_of(value):
+    depth = 0
+    while isinstance(value, (dict, list)):
+        value, depth = (value["a"] if isinstance(value, dict) else value[0]), depth + 1
+    return depth
+
+
+@pytest.mark.parametrize("depth", [1_100, 10_000])
+def test_what_is_nested_too_deeply_hides_nothing_else(depth):
+    text = (
+        rf'{{"x": "}}{{[\\\"{{", "deep": {nested(depth)}, "y": [{{"z": 1}}], "again": [{nested(depth)}, 2]}}'.encode()
+    )
+    with pytest.raises((ValueError, RecursionError)):
+        json_codec.loads(text)
+    found = json_codec.loads_bounded(text)
+    assert found["x"] == '}{[\\"{'
+    assert found["y"] == [{"z": 1}]
+    assert depth_of(found["deep"]) == json_codec.MAX_DEPTH - 1
+    assert depth_of(found["again"]) == json_codec.MAX_DEPTH - 1
+    assert found["again"][1] == 2
+
+
+@pytest.mark.parametrize("depth", [300, 800])
+def test_what_can_be_read_can_be_written(depth):
+    value = {"x": 1, "deep": json.loads(nested(depth))}
+    written = json_codec.loads(json_codec.dumps_bounded(value))
+    assert written["x"] == 1
+    assert depth_of(written["deep"]) in (json_codec.MAX_DEPTH - 1, depth)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"{" * 100_000, b"[" * 101 + b'""' * 1_000_000, b"[" * 101 + b'"\\' * 1_000_000, b"}" * 100_000, b"[" * 200],
+)
+def test_what_is_not_json_is_refused_in_time(text):
+    with measured() as work, pytest.raises(ValueError):
+        json_codec.loads_bounded(text)
+    assert work.seconds < 2

@@ -77,8 +77,8 @@ def _envelope(body: bytes) -> Request:
 
 def _decode(body: bytes) -> Request:
     try:
-        review = json_codec.loads(body)
-    except (ValueError, RecursionError) as error:
+        review = json_codec.loads_bounded(body)
+    except ValueError as error:
         raise ReviewError(f"the body is not JSON: {error}") from None
     if not isinstance(review, dict):
         raise ReviewError("the body is not a JSON object")

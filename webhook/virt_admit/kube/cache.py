@@ -160,7 +160,7 @@ class KindStore:
         metadata = _without(small["metadata"], "name", "namespace")
         own = {key: value for key, value in small.items() if value != self._type.get(key) and key != "metadata"}
         # A copy: what orjson 3.13 returns keeps its buffer of 4 KiB alive (measured: 4125 bytes for a text of 80).
-        text = bytes(memoryview(json_codec.dumps({**own, "metadata": metadata} if metadata else own)))
+        text = bytes(memoryview(json_codec.dumps_bounded({**own, "metadata": metadata} if metadata else own)))
         if self._summary is not None:
             text = self._summary.compress(text)
         if len(text) > _ALIKE:

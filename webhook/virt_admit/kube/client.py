@@ -205,7 +205,7 @@ class ApiClient(KubeApi):
         while more:
             body = self.body(path, pages.query)
             with malformed_as_error():
-                page = json_codec.loads(body)
+                page = json_codec.loads_bounded(body)
                 items = page_items(page)
                 more = pages.proceed(len(body), page["metadata"])
             yield from items

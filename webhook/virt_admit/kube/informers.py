@@ -106,7 +106,7 @@ def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int]
         body = api.body(path, pages.query)
         size = len(body)
         with malformed_as_error(), api.one_page:
-            page = json_codec.loads(body)
+            page = json_codec.loads_bounded(body)
             del body
             items = page_items(page)
             for item in items:
@@ -218,7 +218,7 @@ class Informer:
             self.current = True
             try:
                 for line in watch_lines(response):
-                    event = json_codec.loads(line)
+                    event = json_codec.loads_bounded(line)
                     self._apply(event["type"], event["object"])
                     self._resume_point = ResumePoint(
                         resume_point.path, str(event["object"]["metadata"]["resourceVersion"])
