@@ -134,6 +134,25 @@ class TestListing:
             list(api.list(NODES))
         assert len(server.requests) == 5
 
+    def test_pages_that_stay_large(self, server, api, monkeypatch):
+        monkeypatch.setattr(client, "LARGEST_PAGE", 1000)
+        server.answer = lambda handler, _number: send(handler, page("", {"a": "x" * 2000}))
+        with pytest.raises(TooLarge, match="more than 1000 bytes"):
+            list(api.list(NODES))
+        assert len(server.requests) == 5, "500, 100, 20, 4 and 1 objects"
+
+    def test_pages_grow_again(self, server, api, monkeypatch):
+        monkeypatch.setattr(client, "LARGEST_PAGE", 2000)
+        pages = [page("a", {"a": "x" * 3000}), page("a"), page("b"), page("")]
+        server.answer = lambda handler, number: send(handler, pages[number - 1])
+        list(api.list(NODES))
+        assert [path.partition("limit=")[2].partition("&")[0] for path in server.requests] == [
+            "500",
+            "100",
+            "500",
+            "500",
+        ]
+
     def test_too_long(self, server, api, monkeypatch):
         monkeypatch.setattr(client, "LISTING_TIMEOUT", 0.2)
         server.answer = lambda handler, number: (time.sleep(0.05), send(handler, page(f"token-{number}")))

@@ -11,6 +11,7 @@ import pytest
 from tests.fake_api import path_of
 from tests.kube.lookups import answer, looking_up, obj
 from tests.waiting import eventually
+from tests.work import measured
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import StoreState
 from virt_admit.kube.client import ApiClient, ApiError
@@ -132,3 +133,18 @@ def test_an_object_that_is_nested_deeply_hides_no_other(api, sweep, tmp_path, de
     assert cluster.get(VM, "shop", "deep").at("spec", "running").boolean is True
     snapshots.save(cluster, tmp_path / "saved.json")
     assert len(list(snapshots.load(tmp_path / "saved.json"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "smallest"),
+    [(40, [[]] * 300_000, 1), (60, "x" * 1_000_000, 4)],
+    ids=["many small values", "large texts"],
+)
+def test_large_objects_of_a_user_are_read_in_small_pages(api, sweep, count, value, smallest):
+    spec = {"template": {"metadata": {"a": value}}}
+    api.install(VM, *(obj(f"large-{number:02}", "shop", spec=spec) for number in range(count)))
+    with measured() as work:
+        cluster = sweep(VM)
+    assert [vm.name for vm in cluster.list(VM)] == [f"large-{number:02}" for number in range(count)]
+    assert min(int(query["limit"]) for path, query in api.requests if path == path_of(VM)) == smallest
+    assert work.mib < 250, "the fake API server in this process takes half of it"

@@ -34,6 +34,12 @@ LONGEST: Final = 5.0
 """Seconds: the longest wait before a retry."""
 PATIENCE: Final = 5
 """Failures in a row after which a sweep gives up."""
+LARGEST_PAGE: Final = 16 << 20
+"""Bytes of a page. One of 500 pods has about 10 MB. A larger one is requested again, in parts."""
+MOST_VALUES: Final = 1_000_000
+"""Commas and opening brackets of a page: what they mean takes up to 80 bytes each. One of 500 pods has 400,000."""
+_FEWER: Final = 5
+"""The factor by which pages become smaller and larger."""
 MOST_PAGES: Final = 2_000
 """Pages of one listing: a million objects."""
 MOST_BYTES: Final = 4 << 30
@@ -104,6 +110,27 @@ class PageRequests:
         self._bytes = 0
         self._deadline = time.monotonic() + LISTING_TIMEOUT
 
+    def fits(self, body: bytes) -> bool:
+        """Return whether a page is small enough to be parsed; if not, the same request asks for fewer objects.
+
+        Objects of a user can have 1.5 MB each, and 40 times as much after parsing.
+        """
+        dense = sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES
+        return not (dense and self.shrink())
+
+    def shrink(self) -> bool:
+        """Ask for fewer objects. Return False if the request asks for one already.
+
+        Raises:
+            TooLarge: no time is left.
+        """
+        self._require_time()
+        limit = int(self.query["limit"])
+        if limit == 1:
+            return False
+        self.query["limit"] = str(max(1, limit // _FEWER))
+        return True
+
     def proceed(self, size: int, metadata: Mapping[str, Any]) -> bool:
         """Prepare the next request after a page. Return whether there is one.
 
@@ -126,10 +153,16 @@ class PageRequests:
         self._seen.add(token)
         if len(self._seen) >= MOST_PAGES or self._bytes > MOST_BYTES:
             raise TooLarge(0, f"the API server sends a listing of more than {MOST_PAGES} pages or {MOST_BYTES} bytes")
+        self._require_time()
+        self.query["continue"] = token
+        limit = int(self.query["limit"])
+        if limit < PAGE and size < LARGEST_PAGE // (2 * _FEWER):
+            self.query["limit"] = str(min(PAGE, limit * _FEWER))
+        return True
+
+    def _require_time(self) -> None:
         if time.monotonic() > self._deadline:
             raise TooLarge(0, f"the API server does not complete a listing within {LISTING_TIMEOUT:g} s")
-        self.query["continue"] = token
-        return True
 
 
 class ApiClient(KubeApi):
@@ -203,7 +236,7 @@ class ApiClient(KubeApi):
         """
         pages, more = PageRequests(query), True
         while more:
-            body = self.body(path, pages.query)
+            body = self.page(path, pages)
             with malformed_as_error():
                 page = json_codec.loads_bounded(body)
                 items = page_items(page)
@@ -230,6 +263,22 @@ class ApiClient(KubeApi):
             ApiError: the request failed.
         """
         return read_body(self.get(path, query))
+
+    def page(self, path: str, pages: PageRequests) -> bytes:
+        """Return the next page of a listing, with fewer objects if they are large.
+
+        Raises:
+            ApiError: the request failed.
+        """
+        while True:
+            try:
+                body = read_body(self.get(path, pages.query), LARGEST_PAGE)
+            except TooLarge:
+                if not pages.shrink():
+                    raise
+            else:
+                if pages.fits(body):
+                    return body
 
     def version(self) -> str:
         """Return the API server's version, such as ``v1.36.3``.

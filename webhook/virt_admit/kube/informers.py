@@ -103,7 +103,7 @@ def _pages(api: ApiClient, path: str, store: KindStore, progress: Callable[[int]
     count = 0
     pages, more, resource_version = PageRequests(), True, ""
     while more:
-        body = api.body(path, pages.query)
+        body = api.page(path, pages)
         size = len(body)
         with malformed_as_error(), api.one_page:
             page = json_codec.loads_bounded(body)
@@ -218,11 +218,12 @@ class Informer:
             self.current = True
             try:
                 for line in watch_lines(response):
-                    event = json_codec.loads_bounded(line)
-                    self._apply(event["type"], event["object"])
-                    self._resume_point = ResumePoint(
-                        resume_point.path, str(event["object"]["metadata"]["resourceVersion"])
-                    )
+                    with self._api.one_page:  # an object of 1.5 MB may take 60 MB while it is applied
+                        event = json_codec.loads_bounded(line)
+                        self._apply(event["type"], event["object"])
+                        version = str(event["object"]["metadata"]["resourceVersion"])
+                        del event
+                    self._resume_point = ResumePoint(resume_point.path, version)
             except ReadTimeoutError:
                 return  # the connection may be dead, which the next watch will show
             except (HTTPError, OSError) as error:
