@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 
 import jsonschema
@@ -148,6 +149,22 @@ def test_a_folder_is_written_again(tmp_path):
     (folder / "steps" / "999-old.sh").write_text("old")
     folder_of(tmp_path, *BOTH)
     assert contents(folder) == before
+
+
+def test_a_symlink_in_a_folder_leads_to_nothing_that_is_written(tmp_path):
+    folder = folder_of(tmp_path, *BOTH)
+    before, other = contents(folder), tmp_path / "other"
+    (other / "steps").mkdir(parents=True)
+    (other / "file").write_text("mine")
+    for name in ("steps", "patches"):
+        shutil.rmtree(folder / name)
+        (folder / name).symlink_to(other / "steps")
+    (folder / "README.md").unlink()
+    (folder / "README.md").symlink_to(other / "file")
+    folder_of(tmp_path, *BOTH)
+    assert contents(folder) == before
+    assert contents(other) == {"file": "mine"}
+    assert not (folder / "steps").is_symlink()
 
 
 @pytest.mark.parametrize("present", ["notes.txt", "plan.json"])

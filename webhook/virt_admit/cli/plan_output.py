@@ -13,6 +13,7 @@ import click
 from virt_admit.cli import html_output
 from virt_admit.cli.options import ClusterOptions, combined, grouped, pages_by_option, require_folder
 from virt_admit.cli.output import failure
+from virt_admit.documents.files import write_new
 from virt_admit.forecasts.repair.repair_plan import RepairPlan
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.reports.plan import folder as plan_folder
@@ -109,15 +110,22 @@ def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
     try:
         _require_ours(folder)
         for name in _OWN_FOLDERS:
-            shutil.rmtree(folder / name, ignore_errors=True)
+            _remove(folder / name)
         for name, content in plan_folder.files(plan, evidence).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
-            path.chmod(0o755 if path.suffix == ".sh" else 0o644)
+            write_new(path, content.encode(errors="backslashreplace"), 0o777 if path.suffix == ".sh" else 0o666)
     except OSError as error:
         raise failure(error) from None
     click.echo(f"{folder}: start with README.md")
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of an earlier plan. A symlink is removed itself: it may lead to a folder of someone else."""
+    if folder.is_symlink():
+        folder.unlink()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _require_ours(folder: Path) -> None:

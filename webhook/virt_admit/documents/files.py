@@ -132,6 +132,19 @@ def _first_piece(pipe: int, path: str | os.PathLike[str]) -> bytes:
     raise OSError(errno.ETIMEDOUT, "No process writes to this pipe", os.fspath(path))
 
 
+def write_new(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file in a folder of ours. A symlink of that name is replaced: it may lead to a file of someone else.
+
+    ``O_EXCL`` refuses a symlink that another process creates between the two steps.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as output:
+        output.write(content)
+
+
 def _is_special(mode: int) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 

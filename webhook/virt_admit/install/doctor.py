@@ -21,6 +21,7 @@ from virt_admit.install.observations import CheckObservation, CheckResult, Outco
 from virt_admit.install.probe import Probe
 from virt_admit.install.sweeps import check_sweeps
 from virt_admit.install.trust import check_trust
+from virt_admit.model.commands import shell
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.messages import count, names
 from virt_admit.policy.policy import PolicyError
@@ -189,7 +190,7 @@ def _endpoints(installation: Installation) -> CheckResult:
         ready = installation.ready(service)
         text = f"{count(ready, 'endpoint')} of Service {service} {'is' if ready == 1 else 'are'} ready"
         if ready == 0:
-            yield Status.WRONG, text, f"run kubectl -n {service.namespace} describe pods"
+            yield Status.WRONG, text, f"run {shell('kubectl', '-n', service.namespace, 'describe', 'pods')}"
         elif ready == 1 and fails:
             yield (
                 Status.WRONG,

@@ -35,6 +35,19 @@ _SHORT: Final[Mapping[Kind, str]] = {
 """The short names that kubectl knows from the API server."""
 
 
+def shell(*words: str) -> str:
+    """Return words as one command of a shell."""
+    return shlex.join(words)
+
+
+def argument(name: str) -> str:
+    """Return a name as an argument that is never an option, such as ``--all``.
+
+    No name of Kubernetes begins with a dash. One in a snapshot of someone else may.
+    """
+    return f"./{name}" if name.startswith("-") else name
+
+
 def typed(words: str, command: str) -> str:
     """Return a remedy in words with the command that does it; the words alone if there is none."""
     return f"{words.rstrip('.')}: {command}" if command else words
@@ -43,7 +56,7 @@ def typed(words: str, command: str) -> str:
 def kubectl(verb: str, kind: Kind, name: str = "", namespace: str = "", *options: str) -> str:
     """Return ``kubectl VERB KIND NAME -n NAMESPACE OPTIONS``."""
     where = ("-n", namespace or "default") if kind.namespaced else ()
-    return shlex.join(("kubectl", verb, _resource(kind), *((name,) if name else ()), *where, *options))
+    return shell("kubectl", verb, _resource(kind), *((argument(name),) if name else ()), *where, *options)
 
 
 def about(verb: str, obj: Object, kind: Kind, *options: str) -> str:
@@ -64,7 +77,7 @@ def json_patch(kind: Kind, name: str, namespace: str, steps: Sequence[Patch]) ->
 
 def virtctl(verb: str, name: str, namespace: str) -> str:
     """Return ``virtctl VERB NAME -n NAMESPACE``."""
-    return shlex.join(("virtctl", verb, name, "-n", namespace or "default"))
+    return shell("virtctl", verb, argument(name), "-n", namespace or "default")
 
 
 def _resource(kind: Kind) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, by_resource
 from virt_admit.model.messages import count, names
 
@@ -17,7 +18,8 @@ def forbidden(resources: Iterable[str]) -> str:
     refused = sorted(resources)
     if not refused:
         return ""
-    grant = f"kubectl create clusterrole virt-admit-reader --verb=get,list --resource={','.join(refused)}"
+    what = f"--resource={','.join(refused)}"
+    grant = shell("kubectl", "create", "clusterrole", "virt-admit-reader", "--verb=get,list", what)
     return f"forbidden: this account may not list {', '.join(refused)}. Ask the cluster administrator for: {grant}"
 
 

@@ -7,7 +7,6 @@ pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/rec
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +27,7 @@ from virt_admit.forecasts.remediation.coverage import CHECKS
 from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.objects import Object
@@ -324,5 +324,5 @@ def taint(nodes: tuple[str, ...]) -> str:
     verb = "is" if len(nodes) == 1 else "are"
     return (
         f"as a decision, confirm that {names(nodes)} {verb} powered off, then: "
-        f"{shlex.join(('kubectl', 'taint', 'nodes', *nodes, _OUT_OF_SERVICE))}"
+        f"{shell('kubectl', 'taint', 'nodes', *map(argument, nodes), _OUT_OF_SERVICE)}"
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.model.commands import kubectl
+from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -77,8 +76,8 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         return Problem(reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command)
     more = f"; virt-handler does not serve {names(unserved)}" if unserved else ""
     cordoned = [name for name in nodes if refusals[name] == "cordoned"]
-    verb = "uncordon" if cordoned else "describe node"
-    command = f"kubectl {verb} {shlex.quote((cordoned or nodes)[0])}"
+    verb = ("uncordon",) if cordoned else ("describe", "node")
+    command = shell("kubectl", *verb, argument((cordoned or nodes)[0]))
     reason = f"no node that could take it is ready: {names(nodes)}{more}"
     return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
 

@@ -8,14 +8,13 @@ kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#Re
 from __future__ import annotations
 
 import enum
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.upgrade import harvester_volumes
 from virt_admit.model import machine_pools
-from virt_admit.model.commands import about, merge_patch, typed
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
@@ -294,7 +293,7 @@ def _machine_config_pool(
     if away and found.nodes:
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
-            f"Uncordon or repair them: {shlex.join(('kubectl', 'uncordon', *away))}",
+            f"Uncordon or repair them: {shell('kubectl', 'uncordon', *map(argument, away))}",
             problem_of(ProblemCause.POOL_NODES, pool),
         )
     return replace(found, obstacle=obstacle)

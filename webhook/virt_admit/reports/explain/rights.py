@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.reports import unavailable_data
 
@@ -26,5 +27,5 @@ def lines(unseen: Iterable[str], unreadable: Collection[str]) -> Iterator[str]:
 def command(resource: str) -> str:
     """Return the command that shows whether a kind may be listed."""
     kind = by_resource(resource)
-    scope = " --all-namespaces" if kind is not None and kind.namespaced else ""
-    return f"kubectl auth can-i list {resource}{scope}"
+    scope = ("--all-namespaces",) if kind is not None and kind.namespaced else ()
+    return shell("kubectl", "auth", "can-i", "list", resource, *scope)

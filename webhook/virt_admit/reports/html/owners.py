@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from virt_admit.documents.files import write_new
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.html.page import BAD, Link, Page, Table, render
 
@@ -75,14 +75,4 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        _replace(folder / name, text.encode(errors="backslashreplace"))
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file of the folder. A symlink of that name is replaced: it may lead to a file of someone else.
-
-    ``O_EXCL`` refuses a symlink that another process creates between the two steps.
-    """
-    file.unlink(missing_ok=True)
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as output:
-        output.write(content)
+        write_new(folder / name, text.encode(errors="backslashreplace"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
-from virt_admit.model.commands import about, kubectl
+from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
@@ -70,10 +70,9 @@ def leaves_with(made: Hindrance, pods: Sequence[Object], node: str, label: str, 
     if _fits_elsewhere(pods[0], node, cluster) is False:
         reason = f"{made.component} can run on {node} alone, and leaves it before the VMs"
         return replace(made, reason=reason, remedy="Add a node that its placement allows.", stops=True, now=False)
-    remedy = (
-        f"Move it first: `kubectl cordon {node}`, then `kubectl drain {node} --ignore-daemonsets "
-        f"--pod-selector {label}`, then the rest."
-    )
+    cordon = shell("kubectl", "cordon", argument(node))
+    drain = shell("kubectl", "drain", argument(node), "--ignore-daemonsets", "--pod-selector", label)
+    remedy = f"Move it first: `{cordon}`, then `{drain}`, then the rest."
     return replace(made, reason=f"{made.component} runs on {node} alone", remedy=remedy, now=False)
 
 

@@ -5,7 +5,6 @@ A wait with a known end does not block, a wait without one does. Remedies never 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -14,7 +13,7 @@ from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_st
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
@@ -92,7 +91,7 @@ def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
     """Return the command that removes the mark of an evacuation; empty: this release of KubeVirt has none."""
     if not versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
         return ""
-    return shlex.join(("virtctl", "evacuate-cancel", "vmi", vmi.name, "-n", vms.namespace_of(vmi)))
+    return shell("virtctl", "evacuate-cancel", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
 
 
 # --- each state ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
 from virt_admit.reports.drain import report as drain_report
@@ -17,7 +18,6 @@ from virt_admit.reports.drain.report import DrainedNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
 from virt_admit.reports.explain.node.report import ExplainedNode, NodeReport, UpgradeOfNode
-from virt_admit.reports.explain.vm.commands import quoted
 from virt_admit.reports.outage import report as outage_report
 
 JUDGED: Final[tuple[Kind, ...]] = (NODE,)
@@ -91,14 +91,14 @@ def _commands(plan: NodePlan, forbidden: Sequence[str]) -> Iterator[str]:
     """Yield commands that can be typed, those first that show what keeps the node from becoming empty."""
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
-            yield quoted("virt-admit", "explain", f"vm/{row.vmi.name}", "-n", row.vmi.namespace or "default")
+            yield shell("virt-admit", "explain", f"vm/{row.vmi.name}", "-n", row.vmi.namespace or "default")
     for blocker in plan.pods.blockers[:_MOST_VMS]:
         where = ("-n", blocker.namespace) if blocker.namespace else ()
-        yield quoted("kubectl", "describe", blocker.kind.lower(), blocker.name, *where)
+        yield shell("kubectl", "describe", blocker.kind.lower(), argument(blocker.name), *where)
     flags = dict.fromkeys(need.flag for need in plan.pods.needs)
     if plan.drainable is True:
-        yield quoted("kubectl", "drain", plan.name, "--ignore-daemonsets", *flags)
-    yield quoted("kubectl", "describe", "node", plan.name)
+        yield shell("kubectl", "drain", argument(plan.name), "--ignore-daemonsets", *flags)
+    yield shell("kubectl", "describe", "node", argument(plan.name))
     yield from map(rights.command, forbidden)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubevirt.instances import lifecycle
@@ -18,11 +18,6 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
-
-
-def quoted(*words: str) -> str:
-    """Return words as one command of a shell."""
-    return shlex.join(words)
 
 
 def of_problems(problems: Sequence[Problem]) -> Iterator[str]:
@@ -36,29 +31,29 @@ _LATER: Final = "; then, "
 
 def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster) -> Iterator[str]:
     """Yield the commands about a VM that runs."""
-    name, where = found.name, ("-n", found.namespace)
+    name, where = argument(found.name), ("-n", found.namespace)
     if _has_mark(state) and versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
-        yield quoted("virtctl", "evacuate-cancel", "vmi", name, *where)
+        yield shell("virtctl", "evacuate-cancel", "vmi", name, *where)
     for namespace, holder in state.holders[:1]:
-        yield quoted("virt-admit", "explain", f"vm/{holder}", "-n", namespace)
+        yield shell("virt-admit", "explain", f"vm/{holder}", "-n", namespace)
     if state.state is State.TWO_PODS and state.detail:
-        yield quoted("kubectl", "describe", "pod", state.detail, *where)
+        yield shell("kubectl", "describe", "pod", argument(state.detail), *where)
     if state.migration is not None:
         uid = state.migration.metadata["uid"].text
         if state.state in _OF_TARGET and uid:
-            yield quoted("kubectl", "describe", "pods", *where, "-l", f"kubevirt.io/migrationJobUID={uid}")
-        yield quoted("kubectl", "get", "vmim", state.migration.name, *where, "-o", "yaml")
+            yield shell("kubectl", "describe", "pods", *where, "-l", f"kubevirt.io/migrationJobUID={uid}")
+        yield shell("kubectl", "get", "vmim", argument(state.migration.name), *where, "-o", "yaml")
     elif state.failure is not None and state.failure.migration:
-        yield quoted("kubectl", "get", "vmim", state.failure.migration, *where, "-o", "yaml")
+        yield shell("kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml")
     if any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events):
-        yield quoted("virtctl", "migrate", name, *where)
+        yield shell("virtctl", "migrate", name, *where)
     if state.state is State.QUOTA or any("Quota" in each.reason for each in events):
-        yield quoted("kubectl", "describe", "resourcequota", *where)
-    yield quoted("kubectl", "describe", "vmi", name, *where)
+        yield shell("kubectl", "describe", "resourcequota", *where)
+    yield shell("kubectl", "describe", "vmi", name, *where)
     node = found.obj.at("status", "nodeName").text
     if node:
         drained = ("--follow",) if _is_cordoned(node, cluster) else ()
-        yield quoted("virt-admit", "drain", node, *drained)
+        yield shell("virt-admit", "drain", argument(node), *drained)
 
 
 def _is_cordoned(node: str, cluster: Cluster) -> bool:
@@ -79,9 +74,9 @@ def of_stopped(found: FoundVm, run_strategy: str | None) -> Iterator[str]:
     where = ("-n", found.namespace)
     known = lifecycle.VIRTCTL.get(run_strategy or "")
     if known is not None and known.start is not None and found.vm is not None and found.vmi is None:
-        yield quoted("virtctl", "start", found.name, *where)
+        yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"
-    yield quoted("kubectl", "describe", kind, found.name, *where)
+    yield shell("kubectl", "describe", kind, argument(found.name), *where)
 
 
 def of_parts(
@@ -94,13 +89,13 @@ def of_parts(
     """Yield the commands about what is broken around a VM."""
     for budget in budgets:
         if budget.blocks:
-            yield quoted("kubectl", "describe", "poddisruptionbudget", budget.name, "-n", namespace)
+            yield shell("kubectl", "describe", "poddisruptionbudget", argument(budget.name), "-n", namespace)
     for volume in volumes:
         if volume.problem and volume.claim:
-            yield quoted("kubectl", "describe", "persistentvolumeclaim", volume.claim, "-n", namespace)
+            yield shell("kubectl", "describe", "persistentvolumeclaim", argument(volume.claim), "-n", namespace)
     for part in control:
         if part.healthy is not True:
-            yield quoted("kubectl", "get", "pods", "--all-namespaces", "-l", f"kubevirt.io={part.component}")
+            yield shell("kubectl", "get", "pods", "--all-namespaces", "-l", f"kubevirt.io={part.component}")
     yield from map(rights.command, forbidden)
 
 
