@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from tests import blindness, builders
 from tests.model.kubevirt import drain_cases
+from tests.paths import ROOT
 from virt_admit.cli import main
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
@@ -161,3 +162,38 @@ def test_the_order_of_items_never_changes_a_byte(tmp_path, monkeypatch, verb, fo
         assert run.exit_code in (0, 1, 2), run.output
         printed.add(run.stdout)
     assert len(printed) == 1
+
+
+EXAMPLE = json.loads((ROOT / "examples/clusters/stuck.json").read_text())
+
+
+def answered(tmp_path, items, *verb):
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(EXAMPLE | {"items": items}))
+    done = CliRunner().invoke(main.virt_admit, [*verb, "--cluster", str(file), "-o", "json"], standalone_mode=False)
+    assert done.exception is None, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("size", ["1e999", "-9e999", "9" * 999, 10**30])
+@pytest.mark.parametrize("verb", [("drain", "--all"), ("outage", "--worst", "1"), ("explain", "node/worker-1")])
+def test_memory_beyond_all_numbers_ends_no_report(tmp_path, size, verb):
+    items = json.loads(json.dumps(EXAMPLE["items"]))
+    for item in items:
+        if item["kind"] in ("VirtualMachine", "VirtualMachineInstance"):
+            spec = item["spec"]["template"]["spec"] if item["kind"] == "VirtualMachine" else item["spec"]
+            spec["domain"]["memory"] = {"guest": size}
+    assert answered(tmp_path, items, *verb)
+
+
+@pytest.mark.parametrize("hidden", ["object", "node"])
+def test_a_guest_that_only_its_pod_shows_is_never_a_yes(tmp_path, hidden):
+    items = json.loads(json.dumps(EXAMPLE["items"]))
+    if hidden == "object":
+        items = [item for item in items if item["kind"] != "VirtualMachineInstance"]
+    for item in items:
+        if item["kind"] == "VirtualMachineInstance":
+            del item["status"]["nodeName"]
+    nodes = answered(tmp_path, items, "drain", "--all")["nodes"]
+    assert {node["name"] for node in nodes if node["drainable"]} == set()
+    assert answered(tmp_path, items, "outage", "--worst", "1")["survives"] is not True

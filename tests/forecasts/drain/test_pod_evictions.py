@@ -6,14 +6,15 @@ from tests.advice import risky
 from tests.builders import manifest, node, vmi
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 WEB = {"app": "web"}
 HEARD = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:00Z"}
 HERE = manifest("v1", "Node", "a", status={"conditions": [HEARD]})
 
 
-def pod(name="web-1", owner="ReplicaSet", ready="True", phase="Running", labels=None, metadata=None, **spec):
-    owners = [{"kind": owner, "name": "web", "controller": True}] if owner else []
+def pod(name="web-1", owner="ReplicaSet", ready="True", phase="Running", labels=None, metadata=None, of="web", **spec):
+    owners = [{"kind": owner, "name": of, "controller": True}] if owner else []
     return manifest(
         "v1",
         "Pod",
@@ -130,7 +131,7 @@ LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher
 
 def launcher(phase="Running", **metadata):
     owner = "VirtualMachineInstance"
-    return pod("virt-launcher-db", owner=owner, phase=phase, labels={}, metadata=LAUNCHER | metadata)
+    return pod("virt-launcher-db", owner=owner, of="db", phase=phase, labels={}, metadata=LAUNCHER | metadata)
 
 
 def test_nothing_ends_on_a_node_whose_kubelet_is_silent():
@@ -194,3 +195,28 @@ def test_flags():
     assert plain[0].pods == ("shop/virt-launcher",)
     assert "keep no data" in plain[0].cost
     assert "lost" in found.needs[1].cost
+
+
+def guest(**status):
+    return Object(vmi().data | {"status": status})
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        ([launcher(creationTimestamp="2026-01-01T11:55:00Z")], "its VMI db was not listed"),
+        ([launcher(), guest(phase="Running")], "its VMI db has no node yet"),
+        ([launcher(), guest(phase="Running", nodeName="b")], "its VMI db is on b"),
+        ([launcher(), guest(phase="Running", nodeName="a")], ""),
+        ([launcher(), guest(phase="Failed", nodeName="b")], ""),
+        ([launcher(), guest(phase="Running", nodeName="b", migrationState={"targetNode": "a"})], ""),
+        ([launcher(), guest(phase="Running", nodeName="b", migrationState={"sourceNode": "a"})], ""),
+        ([launcher(labels=LAUNCHER["labels"] | {"kubevirt.io/migrationJobUID": "1"}), guest(nodeName="b")], ""),
+        ([launcher(phase="Succeeded")], ""),
+        ([launcher(labels={"kubevirt.io": "hotplug-disk"})], ""),
+    ],
+)
+def test_a_guest_that_is_on_no_list_is_a_doubt(objects, says):
+    """VMIs and pods are listed one after the other."""
+    found = of_node(*objects)
+    assert found.unseen == ((f"what becomes of pod shop/virt-launcher-db: {says}",) if says else ())

@@ -1,4 +1,4 @@
-"""virt-launcher pods without a VMI, whose eviction KubeVirt refuses.
+"""virt-launcher pods without a VMI, whose eviction KubeVirt refuses, and those of which the VMI says something else.
 
 Source: kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go.
 """
@@ -6,6 +6,7 @@ Source: kubevirt/kubevirt pkg/virt-api/webhooks/validating-webhook/admitters/pod
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
@@ -13,13 +14,22 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.scheduler.pods import FINISHED
 
 DOMAIN: Final = "kubevirt.io/domain"
 """Annotation of a virt-launcher pod: the name of its VMI."""
 
 READS: Final = union(
     clock.READS,
-    {POD: ("metadata.labels", "metadata.creationTimestamp", f"metadata.annotations.{DOMAIN}")},
+    {
+        POD: (
+            *("metadata.labels", "metadata.creationTimestamp", f"metadata.annotations.{DOMAIN}"),
+            *("metadata.ownerReferences", "spec.nodeName", "status.phase"),
+        ),
+        VMI: ("status.phase", "status.nodeName", "status.migrationState"),
+    },
 )
 
 _SETTLED: Final = datetime.timedelta(minutes=10)
@@ -45,3 +55,43 @@ def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
         return cluster.get(VMI, pod.namespace, name) is None
     except Unseen:
         return False
+
+
+def require_known_guest(pod: Object, cluster: Cluster) -> None:
+    """Check that the VMI of a virt-launcher pod is known, and runs on the node of the pod or migrates from or to it.
+
+    VMIs and pods are listed one after the other, and a folder may join snapshots of different times. What a drain does
+    with a guest that is on no list cannot be determined.
+
+    Raises:
+        Unseen: the pod runs a guest of which nothing else is known here.
+    """
+    name = vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, "")
+    if pod.labels.get("kubevirt.io") != "virt-launcher" or pod.at("status", "phase").text in FINISHED:
+        return
+    try:
+        vmi = cluster.get(VMI, pod.namespace, name)
+    except Unseen:
+        return  # the kind is not complete, which is a doubt of its own
+    if vmi is None:
+        raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} was not listed")
+    node, migration = pod.at("spec", "nodeName").text, vmi.at("status", "migrationState")
+    known = (vmi.at("status", "nodeName").text, migration["sourceNode"].text, migration["targetNode"].text)
+    if node in known or _JOB in pod.labels or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    says = f"is on {known[0]}" if known[0] else "has no node yet"
+    raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} {says}")
+
+
+def unknown_guests(pods: Iterable[Object], cluster: Cluster) -> Iterator[str]:
+    """Yield what cannot be determined of the guests of these pods."""
+    for pod in pods:
+        if not pod.deleted:
+            try:
+                require_known_guest(pod, cluster)
+            except Unseen as unseen:
+                yield unseen.what
+
+
+_JOB: Final = "kubevirt.io/migrationJobUID"
+"""Label of the target pod of a migration, which is judged with its VMI."""

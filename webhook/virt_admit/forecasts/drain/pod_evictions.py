@@ -227,6 +227,7 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         return _stuck(pod, cluster)
     if is_of_vm(pod):
         if not launcher_pods.lost_its_vmi(pod, cluster):
+            launcher_pods.require_known_guest(pod, cluster)
             return None
         vmi = pod.annotations[launcher_pods.DOMAIN]
         reason = f"its VMI {vmi} does not exist, and KubeVirt refuses to evict the pod without it"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import selection
+from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
@@ -20,7 +20,7 @@ from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import coverage
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.cluster import Cluster, entry, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
@@ -30,6 +30,7 @@ from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 READS: Final[Reads] = union(
     candidates.READS,
     coverage.READS,
+    launcher_pods.READS,
     loss.READS,
     vmis.OWNER_READS,
     selection.READS,
@@ -210,7 +211,8 @@ def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
     watched = {name: health_actors.coverage(name, lost) for name in lost.nodes}
     found = lost_vms.lost_vms(lost, watched)
     rows = tuple(sorted(found.vms, key=_rank))
-    unread = cluster.cached(_unread_kinds)
+    pods = (pod for name in lost.nodes for pod in entry(cluster, pod_evictions.by_node, name) or ())
+    unread = (*cluster.cached(_unread_kinds), *launcher_pods.unknown_guests(pods, cluster))
     doubts = [what for vm in rows for what in vm.unseen]
     doubts += found.room.unseen if found.room.fits is not True else ()
     room = found.room

@@ -18,7 +18,9 @@ _SUFFIXES: Final = {
 QUANTITY: Final = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
 
 _LARGEST_EXPONENT: Final = 1_000
-"""Larger exponents are read as this one, which exceeds anything that a quantity is compared with."""
+"""Larger exponents are read as this one, which exceeds ``LARGEST``."""
+LARGEST: Final = 2**63 - 1
+"""What larger quantities mean (k8s.io/apimachinery pkg/api/resource/quantity.go#ParseQuantity, maxAllowed)."""
 
 
 def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
@@ -32,7 +34,7 @@ def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
         ValueError: the value is not a valid quantity; the message has the problem and the remedy.
     """
     if integers and isinstance(value, int) and not isinstance(value, bool):
-        return Fraction(value)
+        return _bounded(Fraction(value))
     if not isinstance(value, str):
         raise ValueError(f'{show(value)} is not a quantity: write a string such as "64Mi" or "1G"')
     parsed = QUANTITY.fullmatch(value) if len(value) <= LONGEST else None
@@ -43,5 +45,9 @@ def parse_quantity(value: object, *, integers: bool = False) -> Fraction:
     number, suffix, exponent = parsed.groups()
     if exponent:
         power = max(-_LARGEST_EXPONENT, min(_LARGEST_EXPONENT, float(exponent)))
-        return Fraction(number) * Fraction(10) ** int(power)
-    return Fraction(number) * _SUFFIXES[suffix or ""]
+        return _bounded(Fraction(number) * Fraction(10) ** int(power))
+    return _bounded(Fraction(number) * _SUFFIXES[suffix or ""])
+
+
+def _bounded(exact: Fraction) -> Fraction:
+    return exact if -LARGEST <= exact <= LARGEST else Fraction(LARGEST if exact > 0 else -LARGEST)

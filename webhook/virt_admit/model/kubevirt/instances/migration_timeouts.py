@@ -133,7 +133,11 @@ def seconds(vmi: Object, found: MigrationSettings | None) -> int | None:
     if found is None or not found.completion:
         return None
     units = -(-size(vmi) // GB)
-    return found.completion * units if units else None
+    return min(found.completion * units, _LONGEST) if units else None
+
+
+_LONGEST: Final = 10**10
+"""Seconds, 317 years: what a deadline of huge numbers means, so that a time after it still exists."""
 
 
 def _quantity(field: Field) -> Fraction:
