@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.advice import risky
-from tests.incidents import control_path, failures, placement, second_look, target_pods, third_look
+from tests.incidents import control_path, failures, leftovers, placement, second_look, target_pods, third_look
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
@@ -17,6 +17,7 @@ INCIDENTS = [
     *control_path.incidents(),
     *second_look.incidents(),
     *third_look.incidents(),
+    *leftovers.incidents(),
 ]
 
 

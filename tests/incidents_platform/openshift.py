@@ -2,7 +2,7 @@
 
 from tests.healthy.clusters import elastic
 from tests.healthy.machines import kubevirt, machine
-from tests.healthy.openshift import CONFIG, MASTER_TAINT, config_notes, pool
+from tests.healthy.openshift import CONFIG, MASTER_TAINT, config_notes, medik8s, pool
 from tests.healthy.parts import Object, budget, conditions, deployment, namespaces, node, obj, pod, service, webhook
 
 from .case import NODES, Incident, ago, cluster, dead, only, unready
@@ -164,6 +164,19 @@ def descheduler_without_background_evictions() -> Incident:
     return Incident("https://github.com/kubevirt/monitoring/pull/266", [*cluster(), found], "scan", 0, says)
 
 
+def remediations_of_deleted_nodes() -> Incident:
+    """Nodes were deleted while they were remediated, and the status of the check keeps them."""
+    items = [*cluster(), *medik8s()]
+    check = only(items, "NodeHealthCheck", "workers")
+    check["status"] |= {
+        "phase": "Remediating",
+        "inFlightRemediations": {"gone-1": ago(hours=30), "gone-2": ago(hours=40)},
+    }
+    says = ("still lists remediations of gone-1, gone-2, which do not exist", "Update the operator")
+    source = "https://github.com/medik8s/node-healthcheck-operator/issues/266"
+    return Incident(source, items, "explain nhc/workers", 0, says)
+
+
 def incidents() -> list[Incident]:
     return [
         paused_pool(),
@@ -177,4 +190,5 @@ def incidents() -> list[Incident]:
         remediation_that_timed_out(),
         api_service_without_endpoint(),
         descheduler_without_background_evictions(),
+        remediations_of_deleted_nodes(),
     ]

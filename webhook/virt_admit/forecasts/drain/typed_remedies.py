@@ -176,6 +176,8 @@ def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
 def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     if problem.remedy == PAIR_REMEDY or problem.remedy.startswith("set CPU model "):
         return _set_model(problem, vmi, cluster)
+    if problem.remedy.startswith("restart the VM") and _has_vm(vmi):
+        return virtctl("restart", vmi.name, vms.namespace_of(vmi))
     return (
         _stop_migrating(problem, vmi, cluster)
         if problem.remedy.endswith(SHUT_DOWN)

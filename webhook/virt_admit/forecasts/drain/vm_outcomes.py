@@ -206,7 +206,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if evicted.effect is Effect.REFUSED and state.placed and vmis.migratable(vmi) is False:
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)  # its migration began before
     if state.state is State.STARTING and evicted.effect in (Effect.REFUSED, Effect.MIGRATES):
-        return _Verdict.blocks(Problem(f"{evicted.strategy.phrase}, {_NOT_REPORTED}", _WAIT, ProblemCause.NOT_REPORTED))
+        return _Verdict.blocks(vm_problems.not_reported(vmi, evicted.strategy.phrase, cluster))
     if evicted.effect in (Effect.REFUSED, Effect.EXTERNAL, Effect.BUDGET):
         problems = vm_problems.of_reaction(vmi, evicted, cluster)
         return _Verdict(VmOutcome.BLOCKS, vm_problems.together(problems), problems=problems)
@@ -216,10 +216,6 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
         return _Verdict.unread(blind, may_stop=False)
-
-
-_NOT_REPORTED: Final = "but has not reported yet whether it can migrate; its eviction is refused until then"
-_WAIT: Final = "wait until KubeVirt has reported LiveMigratable"
 
 
 def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find) -> _Verdict:

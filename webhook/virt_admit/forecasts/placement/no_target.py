@@ -161,6 +161,8 @@ def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
         model = common_model(cluster)
         other = f"set CPU model {model}, which every node offers, and restart the VM" if model else ""
         return f"{other or 'add a node with the same processor'}, or {otherwise}"
+    if any(cause.startswith("CPU feature ") for cause in causes):  # of the node on which the guest was started
+        return f"restart the VM, which then needs the processor of the node where it starts, or {otherwise}"
     return f"remove the causes on one of the nodes, or {otherwise}"
 
 

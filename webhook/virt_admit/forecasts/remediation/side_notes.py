@@ -1,4 +1,4 @@
-"""What an explanation says of a Cluster API check although it does not keep the check from acting."""
+"""What an explanation says of a check although it does not keep the check from acting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from virt_admit.forecasts.remediation import remediation_steps, unhealthy_objects
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
@@ -15,7 +15,9 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 
 
 def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
-    """Yield what looks like a pause and is none, and how long the deletion of a Machine may take."""
+    """Yield what looks like a pause and is none, how long the deletion of a Machine may take, and what is left over."""
+    if check.kind is kinds.NHC:
+        yield from _left_over(check, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
     owner = unhealthy_objects.capi_cluster(check, cluster)
@@ -32,6 +34,28 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
                 f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave while the node still "
                 "reports: nodeDrainTimeout is not set"
             )
+
+
+def _left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
+    """Yield the nodes that do not exist, but are being remediated by the status of a NodeHealthCheck.
+
+    Its webhook then refuses changes (nodehealthcheck_webhook.go#validateUpdate).
+    """
+    status = check.obj["status"]
+    listed = {*status["inFlightRemediations"].map, *(each["name"].text for each in status["unhealthyNodes"].items())}
+    gone = sorted(name for name in listed if name and _is_gone(name, cluster))
+    if gone:
+        yield (
+            f"its status still lists remediations of {names(gone)}, which do not exist. Until they are dropped, its selector "
+            "cannot be changed and it cannot be deleted. Update the operator, or delete their remediation objects"
+        )
+
+
+def _is_gone(node: str, cluster: Cluster) -> bool:
+    try:
+        return cluster.get(kinds.NODE, "", node) is None
+    except Unseen:
+        return False
 
 
 def _acts_on_a_reporting_node(check: HealthCheck) -> bool:

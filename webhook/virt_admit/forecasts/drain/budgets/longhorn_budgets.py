@@ -93,8 +93,14 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         volume is not None and (volume.at("spec", "numberOfReplicas").integer or 0) > 1 for volume in found
     )
     if rebuilding:
+        detached = all(volume is not None and volume.at("status", "state").text == "detached" for volume in found)
+        first = (
+            "Start the VM that uses it, because Longhorn rebuilds only attached volumes, and wait"
+            if detached
+            else "Wait"
+        )
         return OperatorAnswer(
-            Way.NOW, reason, "Wait until Longhorn has rebuilt a copy on another node that is not cordoned."
+            Way.NOW, reason, f"{first} until Longhorn has rebuilt a copy on another node that is not cordoned."
         )
     return OperatorAnswer(Way.NEVER, reason, "Add a replica: set numberOfReplicas: 2 in the Longhorn volume.")
 
