@@ -115,12 +115,16 @@ class Recorder:
     def __init__(self, objects=(), refuse=None):
         self.objects = dict(objects)
         self.refuse = refuse or {}
+        self.full = "-"
+        """A namespace whose quota is used up."""
         self.calls = []
 
     def _call(self, verb, path):
         self.calls.append((verb, path))
         if verb in self.refuse:
             raise self.refuse[verb]
+        if verb != "list" and f"/namespaces/{self.full}/" in f"{path}/":
+            raise ApiError(403, "exceeded quota: team, requested: count/events=1")
 
     def list(self, path, query):
         self._call("list", path)
@@ -262,6 +266,24 @@ def test_an_event_that_is_refused():
     api = Recorder(refuse={"patch": ApiError(403, "no")})
     with pytest.raises(cluster_writer.NotWritten, match=r"cannot write events shop/virt-admit\.[0-9a-f]+: no"):
         cluster_writer.write_events(api, judged(both_keys()), NOW)
+
+
+def in_namespace(name):
+    obj = both_keys(name, UID[:-2] + name[-2:])
+    return obj | {"metadata": obj["metadata"] | {"namespace": name}}
+
+
+def write_events(api, *objects):
+    cluster_writer.write_events(api, judged(*objects), NOW)
+
+
+@pytest.mark.parametrize(("what", "writes"), [("reports", write), ("events", write_events)])
+def test_a_namespace_that_refuses_hides_no_other(what, writes):
+    api, objects = Recorder(), (in_namespace("a1"), in_namespace("b2"), in_namespace("c3"))
+    api.full = "b2"
+    with pytest.raises(cluster_writer.Refused, match=rf"cannot write {what}.* b2/.*: exceeded quota"):
+        writes(api, *objects)
+    assert {path.split("/namespaces/")[1].partition("/")[0] for path in api.objects} == {"a1", "c3"}
 
 
 # --- rights

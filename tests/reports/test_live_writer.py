@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.https.reviews import vm
-from tests.reports.test_cluster_writer import ROOT, Recorder
+from tests.reports.test_cluster_writer import ROOT, Recorder, in_namespace
 from tests.reports.test_policy_reports import UID, both_keys, judged
 from virt_admit.kube.client import ApiError
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.reports import live_writer
-from virt_admit.reports.cluster_writer import NotWritten
+from virt_admit.reports.cluster_writer import NotWritten, Refused
 from virt_admit.reports.findings.formats.policy_reports import OPENREPORTS
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.live_writer import LiveWriter
@@ -81,6 +81,19 @@ def test_after_a_failure_everything_is_written_again(api):
         calls(api, writer, both_keys())
     api.refuse = {}
     assert ("patch", PATH) in calls(api, writer, both_keys())
+
+
+def test_a_namespace_that_refuses_costs_one_request_a_round(api):
+    writer, objects = LiveWriter(api, OPENREPORTS, events=False), [in_namespace(name) for name in ("a1", "b2", "c3")]
+    api.full = "b2"
+    for paths in (["a1", "b2", "c3"], ["b2"], ["b2"]):
+        with pytest.raises(Refused, match="exceeded quota"):
+            calls(api, writer, *objects)
+        done = [path for verb, path in api.calls if verb == "patch"]
+        assert [path.split("/namespaces/")[1].partition("/")[0] for path in done] == paths
+    api.full = "-"
+    assert len(calls(api, writer, *objects)) == 1
+    assert calls(api, writer, *objects) == []
 
 
 def test_an_event_is_written_when_its_message_changes_returns_or_gets_old(api, monkeypatch):

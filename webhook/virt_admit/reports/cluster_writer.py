@@ -9,6 +9,7 @@ import datetime
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from virt_admit.kube.client import PATIENCE, ApiClient, path_of, pause
@@ -16,7 +17,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import count, cut
 from virt_admit.model.sanitize import line
 from virt_admit.reports.findings.formats.policy_reports import (
     MANAGED,
@@ -45,6 +46,40 @@ class NotWritten(Exception):
     """An object could not be written. The message says which one and why."""
 
 
+class Refused(NotWritten):
+    """The API server refuses an object, because of a quota, a policy or a missing right."""
+
+
+class Refusals:
+    """The namespaces that refuse an object. Nothing more is written there, and everything in the others."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[Kind, str], Refused] = {}
+        """By kind and namespace."""
+
+    def write(self, address: Address, write: Callable[[], None]) -> bool:
+        """Write an object, unless its namespace refused one of this kind before. Return whether it was written.
+
+        Raises:
+            NotWritten: the API server does not answer, or the object is not valid.
+        """
+        place = address[:2]
+        if place in self._first:
+            return False
+        try:
+            write()
+        except Refused as error:
+            self._first[place] = error
+            return False
+        return True
+
+    def end(self) -> None:
+        """Raise Refused if a namespace refused an object."""
+        if self._first:
+            error, *others = self._first.values()
+            raise Refused(f"{error} (and {count(len(others), 'more refusal')})" if others else str(error))
+
+
 def write_reports(
     api: ApiClient,
     form: Format,
@@ -67,6 +102,7 @@ def write_reports(
         NotWritten: the report kinds are not installed, or a report could not be written or deleted.
     """
     stale: set[Address] = set()
+    refusals = Refusals()
     for kind in (form.namespaced,) if namespace else (form.namespaced, form.cluster):
         stale |= own_reports(api, kind, namespace, unreadable)
     for result in results:
@@ -75,9 +111,10 @@ def write_reports(
             continue
         address = address_of(form, about.obj)
         stale.discard(address)
-        apply(api, address, report(form, about, seconds))
+        refusals.write(address, partial(apply, api, address, report(form, about, seconds)))
     for address in sorted(stale):
-        delete(api, address)
+        refusals.write(address, partial(delete, api, address))
+    refusals.end()
 
 
 def address_of(form: Format, obj: Object) -> Address:
@@ -142,9 +179,11 @@ def write_events(api: ApiClient, results: Iterable[ObjectResult], now: datetime.
     Raises:
         NotWritten: an Event could not be written.
     """
+    refusals = Refusals()
     for result in results:
         for address, body in addressed_events(result, now):
-            update_or_create(api, address, body)
+            refusals.write(address, partial(update_or_create, api, address, body))
+    refusals.end()
 
 
 def addressed_events(result: ObjectResult, now: datetime.datetime) -> Iterator[tuple[Address, dict[str, Any]]]:
@@ -231,4 +270,5 @@ def _retry(call: Callable[[], T]) -> T:
 
 def _not_written(verb: str, address: Address, error: ApiError) -> NotWritten:
     kind, *names = address
-    return NotWritten(f"cannot {verb} {kind} {'/'.join(filter(None, names))}: {error}")
+    failure = Refused if error.status == 403 else NotWritten
+    return failure(f"cannot {verb} {kind} {'/'.join(filter(None, names))}: {error}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.kube.client import ApiClient
 from virt_admit.reports import cluster_writer
-from virt_admit.reports.cluster_writer import Address, NotWritten
+from virt_admit.reports.cluster_writer import Address, NotWritten, Refusals
 from virt_admit.reports.findings.formats.policy_reports import Format, report, subject
 from virt_admit.reports.findings.report import ObjectResult, Report
 
@@ -44,21 +45,25 @@ class LiveWriter:
             more: what only Events say.
 
         Raises:
-            NotWritten: something could not be written. The next call writes everything again.
+            Refused: a namespace refuses what is written there. The next call tries that again.
+            NotWritten: something else could not be written. The next call writes everything again.
         """
-        now = datetime.datetime.now(datetime.UTC)
+        now, refusals = datetime.datetime.now(datetime.UTC), Refusals()
         try:
             if self._form is not None:
-                self._write_reports(self._form, judged, unreadable, int(now.timestamp()))
+                self._write_reports(self._form, judged, unreadable, int(now.timestamp()), refusals)
             if self._with_events:
-                self._write_events((*judged.results, *more), now)
+                self._write_events((*judged.results, *more), now, refusals)
         except NotWritten:
             self._reports.clear()
             self._events.clear()
             self._listed = float("-inf")
             raise
+        refusals.end()
 
-    def _write_reports(self, form: Format, judged: Report, unreadable: frozenset[str], seconds: int) -> None:
+    def _write_reports(
+        self, form: Format, judged: Report, unreadable: frozenset[str], seconds: int, refusals: Refusals
+    ) -> None:
         stale = self._existing(form, unreadable)
         existing = frozenset(stale)
         for result in judged.results:
@@ -70,11 +75,12 @@ class LiveWriter:
             kind = result.request.kind
             written = _Written(hash(tuple(about.results)), kind.resource if kind else "")
             if address not in existing or self._reports.get(address) != written:
-                cluster_writer.apply(self._api, address, report(form, about, seconds))
-                self._reports[address] = written
+                body = report(form, about, seconds)
+                if refusals.write(address, partial(cluster_writer.apply, self._api, address, body)):
+                    self._reports[address] = written
         for address in sorted(stale):
-            cluster_writer.delete(self._api, address)
-            self._reports.pop(address, None)
+            if refusals.write(address, partial(cluster_writer.delete, self._api, address)):
+                self._reports.pop(address, None)
 
     def _existing(self, form: Format, unreadable: frozenset[str]) -> set[Address]:
         """Return the reports in the cluster, except those about kinds that could not be listed."""
@@ -86,7 +92,7 @@ class LiveWriter:
         self._listed = time.monotonic()
         return found
 
-    def _write_events(self, results: Sequence[ObjectResult], now: datetime.datetime) -> None:
+    def _write_events(self, results: Sequence[ObjectResult], now: datetime.datetime, refusals: Refusals) -> None:
         current = set[Address]()
         for result in results:
             for address, body in cluster_writer.addressed_events(result, now):
@@ -94,7 +100,8 @@ class LiveWriter:
                 due = int(now.timestamp()) + hash(address) % EVENT_REFRESH  # not all at the same time
                 written = body["message"], due // EVENT_REFRESH
                 if self._events.get(address) != written:
-                    cluster_writer.update_or_create(self._api, address, body)
-                    self._events[address] = written
+                    write = partial(cluster_writer.update_or_create, self._api, address, body)
+                    if refusals.write(address, write):
+                        self._events[address] = written
         for address in self._events.keys() - current:
             del self._events[address]

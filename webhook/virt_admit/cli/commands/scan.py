@@ -329,14 +329,20 @@ def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreada
 
     api = connect(source)
     now = datetime.datetime.now(datetime.UTC)
+    refused: Exception | None = None
     try:
         if options.write_reports:
             form, seconds = WRITTEN[options.write_reports], int(now.timestamp())
-            cluster_writer.write_reports(api, form, report.results, unreadable, options.namespace, seconds)
+            try:
+                cluster_writer.write_reports(api, form, report.results, unreadable, options.namespace, seconds)
+            except cluster_writer.Refused as error:
+                refused = error
         if options.events:
             cluster_writer.write_events(api, report.results, now)
     except cluster_writer.NotWritten as error:
         raise failure(error) from None
+    if refused is not None:
+        raise failure(refused)
 
 
 def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str) -> None:
