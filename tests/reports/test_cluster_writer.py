@@ -281,7 +281,7 @@ def write_events(api, *objects):
 def test_a_namespace_that_refuses_hides_no_other(what, writes):
     api, objects = Recorder(), (in_namespace("a1"), in_namespace("b2"), in_namespace("c3"))
     api.full = "b2"
-    with pytest.raises(cluster_writer.Refused, match=rf"cannot write {what}.* b2/.*: exceeded quota"):
+    with pytest.raises(cluster_writer.WriteRefused, match=rf"cannot write {what}.* b2/.*: exceeded quota"):
         writes(api, *objects)
     assert {path.split("/namespaces/")[1].partition("/")[0] for path in api.objects} == {"a1", "c3"}
 

@@ -10,7 +10,7 @@ from tests.reports.test_policy_reports import UID, both_keys, judged
 from virt_admit.kube.client import ApiError
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.reports import live_writer
-from virt_admit.reports.cluster_writer import NotWritten, Refused
+from virt_admit.reports.cluster_writer import NotWritten, WriteRefused
 from virt_admit.reports.findings.formats.policy_reports import OPENREPORTS
 from virt_admit.reports.findings.report import Report
 from virt_admit.reports.live_writer import LiveWriter
@@ -87,7 +87,7 @@ def test_a_namespace_that_refuses_costs_one_request_a_round(api):
     writer, objects = LiveWriter(api, OPENREPORTS, events=False), [in_namespace(name) for name in ("a1", "b2", "c3")]
     api.full = "b2"
     for paths in (["a1", "b2", "c3"], ["b2"], ["b2"]):
-        with pytest.raises(Refused, match="exceeded quota"):
+        with pytest.raises(WriteRefused, match="exceeded quota"):
             calls(api, writer, *objects)
         done = [path for verb, path in api.calls if verb == "patch"]
         assert [path.split("/namespaces/")[1].partition("/")[0] for path in done] == paths

@@ -46,7 +46,7 @@ class NotWritten(Exception):
     """An object could not be written. The message says which one and why."""
 
 
-class Refused(NotWritten):
+class WriteRefused(NotWritten):
     """The API server refuses an object, because of a quota, a policy or a missing right."""
 
 
@@ -54,7 +54,7 @@ class Refusals:
     """The namespaces that refuse an object. Nothing more is written there, and everything in the others."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[Kind, str], Refused] = {}
+        self._first: dict[tuple[Kind, str], WriteRefused] = {}
         """By kind and namespace."""
 
     def write(self, address: Address, write: Callable[[], None]) -> bool:
@@ -68,16 +68,16 @@ class Refusals:
             return False
         try:
             write()
-        except Refused as error:
+        except WriteRefused as error:
             self._first[place] = error
             return False
         return True
 
     def end(self) -> None:
-        """Raise Refused if a namespace refused an object."""
+        """Raise WriteRefused if a namespace refused an object."""
         if self._first:
             error, *others = self._first.values()
-            raise Refused(f"{error} (and {count(len(others), 'more refusal')})" if others else str(error))
+            raise WriteRefused(f"{error} (and {count(len(others), 'more refusal')})" if others else str(error))
 
 
 def write_reports(
@@ -270,5 +270,5 @@ def _retry(call: Callable[[], T]) -> T:
 
 def _not_written(verb: str, address: Address, error: ApiError) -> NotWritten:
     kind, *names = address
-    failure = Refused if error.status == 403 else NotWritten
+    failure = WriteRefused if error.status == 403 else NotWritten
     return failure(f"cannot {verb} {kind} {'/'.join(filter(None, names))}: {error}")

@@ -45,7 +45,7 @@ class LiveWriter:
             more: what only Events say.
 
         Raises:
-            Refused: a namespace refuses what is written there. The next call tries that again.
+            WriteRefused: a namespace refuses what is written there. The next call tries that again.
             NotWritten: something else could not be written. The next call writes everything again.
         """
         now, refusals = datetime.datetime.now(datetime.UTC), Refusals()

@@ -335,7 +335,7 @@ def _write(source: ClusterOptions, report: Report, options: ScanOptions, unreada
             form, seconds = WRITTEN[options.write_reports], int(now.timestamp())
             try:
                 cluster_writer.write_reports(api, form, report.results, unreadable, options.namespace, seconds)
-            except cluster_writer.Refused as error:
+            except cluster_writer.WriteRefused as error:
                 refused = error
         if options.events:
             cluster_writer.write_events(api, report.results, now)
