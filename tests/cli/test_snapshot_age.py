@@ -46,6 +46,8 @@ VERBS = (["drain", "a"], ["drain", "--all"], ["upgrade", "--by", "plain"])
         (1, ["--max-age", "2h"], 0, ""),
         (3, ["--max-age", "2h"], 2, "this snapshot is 3h old, and --max-age is 2h"),
         (None, ["--max-age", "24h"], 2, "this snapshot has no time"),
+        (-0.1, ["--max-age", "24h"], 0, ""),
+        (-3.01, ["--max-age", "24h"], 2, "the time of this snapshot is 3h in the future. Correct the clock"),
     ],
 )
 def test_the_age_of_a_snapshot(saved, verb, hours, flags, code, says):

@@ -16,6 +16,8 @@ from virt_admit.model.kubernetes.units import MICROSECOND, SECOND, format_durati
 
 SAVE: Final = "Save a new one: virt-admit scan --save FILE"
 DEFAULT: Final = timedelta(hours=24)
+_CLOCKS: Final = timedelta(minutes=10)
+"""How far the clocks of this machine and of the API server may differ."""
 _UNREADABLE: Final = 2
 
 
@@ -53,7 +55,7 @@ def judged(code: int, cluster: Cluster, source: ClusterOptions, max_age: timedel
     if not cluster.known(NODE) and not clock.exact(cluster):  # a manifest, or half of a snapshot
         tell(f"{source.cluster}: no node and no time: this is not a snapshot of a cluster. {SAVE}")
         return code if max_age is None else _UNREADABLE
-    problem = _problem(cluster, DEFAULT if max_age is None else max_age)
+    problem = _problem(cluster, DEFAULT if max_age is None else max_age) or (max_age is not None and _early(cluster))
     if not problem:
         return code
     tell(f"{source.cluster}: {problem}. {SAVE}")
@@ -68,6 +70,15 @@ def _problem(cluster: Cluster, longest: timedelta) -> str:
     if age <= longest:
         return ""
     return f"this snapshot is {_words(age)} old, and --max-age is {_words(longest)}"
+
+
+def _early(cluster: Cluster) -> str:
+    """Return what is wrong with a time in the future, of which the age is not known; empty: it is not."""
+    time = clock.exact(cluster)
+    ahead = time - datetime.now(UTC) if time is not None else timedelta()
+    if ahead <= _CLOCKS:
+        return ""
+    return f"the time of this snapshot is {_words(ahead)} in the future. Correct the clock that is wrong"
 
 
 def _words(length: timedelta) -> str:
