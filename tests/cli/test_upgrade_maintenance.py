@@ -92,6 +92,58 @@ def test_an_upgrade_of_harvester_that_is_paused_before_a_node():
     assert (progress(found)["next"], progress(found)["waiting"]) == ([], ["b", "c"])
 
 
+def upgrade_plan(phase="NodeUpgrading", **states):
+    return manifest(
+        "management.harvesterhci.io/v1beta1",
+        "UpgradePlan",
+        "hvst-upgrade-7xxgn",
+        "",
+        metadata={"creationTimestamp": AN_HOUR_AGO},
+        spec={"version": "v1.8.0"},
+        status={
+            "currentPhase": phase,
+            "nodeUpgradeStatuses": {name: {"state": state} for name, state in states.items()},
+        },
+    )
+
+
+def test_an_upgrade_plan_of_harvester():
+    """Source: harvester/upgrade-toolkit:api/v1beta1/upgradeplan_types.go#NodeUpgradeState."""
+    states = {"a": "PostDrained", "b": "PreDraining", "c": "ImagePreloaded"}
+    found = cluster(*map(node, "abcd"), upgrade_plan(**states), vm("db", "b"), kubevirt())
+
+    assert progress(found) == {
+        "done": ["a"],
+        "in_flight": [{"node": "b", "phase": "draining", "since": None, "waits_for": "shop/db"}],
+        "next": [],
+        "waiting": ["c", "d"],
+    }
+    assert updaters(found)["b"]["kind"] == "UpgradePlan"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_an_upgrade_plan_that_has_ended_is_no_progress(phase):
+    ended = upgrade_plan(phase, a="ImageCleaned", b="PreDrainFailed")
+
+    assert progress(cluster(node("a"), node("b"), ended, kubevirt())) is None
+
+
+def test_a_node_whose_upgrade_plan_failed_stops_the_upgrade():
+    found = cluster(node("a"), node("b"), upgrade_plan(a="PreDrainFailed", b="ImagePreloaded"), kubevirt())
+    result = rehearse(found, Options())
+
+    assert (result.possible, [stop.node for stop in result.stops]) == (False, ["a"])
+
+
+def test_an_upgrade_plan_that_is_paused_before_a_node():
+    states = {"a": "PostDrained", "b": "UpgradePaused", "c": "ImagePreloaded"}
+    result = rehearse(cluster(*map(node, "abc"), upgrade_plan(**states), kubevirt()), Options())
+
+    assert result.possible is False
+    assert [stop.reason for stop in result.stops] == ["UpgradePlan hvst-upgrade-7xxgn is paused before b"]
+    assert "kubectl edit upgradeplan hvst-upgrade-7xxgn" in result.stops[0].remedy
+
+
 def maintained(phase):
     return manifest(
         "nodemaintenance.medik8s.io/v1beta1",
@@ -120,6 +172,7 @@ def ended_harvester(status):
     [
         (harvester(a="Succeeded", b="Pre-draining"), ended_harvester("False"), ""),
         (harvester(a="Succeeded", b="Pre-draining"), ended_harvester("True"), "no node is being updated any more"),
+        (upgrade_plan(a="PostDrained", b="PreDraining"), upgrade_plan("Failed", a="PostDrained"), ""),
         (maintained("Running"), maintained("Failed"), ""),
         (maintained("Running"), kubevirt(), "no node is being updated any more"),
     ],

@@ -232,6 +232,12 @@ def upgrade():
     return manifest("harvesterhci.io/v1beta1", "Upgrade", "to-2", "harvester-system", metadata=metadata, status=status)
 
 
+def upgrade_plan():
+    status = {"currentPhase": "NodeUpgrading", "nodeUpgradeStatuses": {"a": {"state": "PreDraining"}}}
+    metadata = {"creationTimestamp": ago(900)}
+    return manifest("management.harvesterhci.io/v1beta1", "UpgradePlan", "to-3", "", metadata=metadata, status=status)
+
+
 def maintained():
     metadata = {"creationTimestamp": ago(70)}
     return manifest(
@@ -247,6 +253,7 @@ CAUSES = {
     DrainCause.MACHINE_DEPLOYMENT: ((machine("md"), capi("MachineDeployment", "md")), "md", 70),
     DrainCause.MACHINE: ((machine(),), "worker-1", 70),
     DrainCause.UPGRADE: ((upgrade(),), "to-2", 60),
+    DrainCause.UPGRADE_PLAN: ((upgrade_plan(),), "to-3", 60),
     DrainCause.HARVESTER: ((), "", 60),
 }
 ANNOTATIONS = {

@@ -64,6 +64,8 @@ class DrainCause(enum.StrEnum):
     MACHINE = "Machine"
     UPGRADE = "Upgrade"
     """An upgrade of Harvester."""
+    UPGRADE_PLAN = "UpgradePlan"
+    """The same since Harvester 1.8."""
     HARVESTER = "Harvester"
     """Its maintenance mode."""
 

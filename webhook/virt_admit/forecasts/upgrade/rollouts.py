@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     NODE,
+    UPGRADE_PLAN,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -135,7 +136,7 @@ def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
         case Driver.CLUSTER_API:
             return updaters.machine_deployments(cluster)
         case Driver.PLAIN:
-            return updaters.harvester_upgrades(cluster) or tuple(_maintained(cluster))
+            return updaters.of_harvester(cluster) or tuple(_maintained(cluster))
 
 
 def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
@@ -220,6 +221,13 @@ def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
 def _paused_by_harvester(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why the upgrade of Harvester waits for its administrator (upgrade-config: nodeUpgradeOption.strategy)."""
     paused = {update.name: update.paused for update in begun if update.paused}
+    for plan in cluster.known(UPGRADE_PLAN):
+        if plan.name in paused:
+            yield Obstacle(
+                f"UpgradePlan {plan.name} is paused before {names(paused[plan.name])}",
+                typed("Remove the node from spec.nodeUpgradeOption.pauseNodes", about("edit", plan, UPGRADE_PLAN)),
+                problem_of(ProblemCause.POOL_PAUSED, plan),
+            )
     for upgrade in cluster.known(HARVESTER_UPGRADE):
         if upgrade.name in paused:
             yield Obstacle(

@@ -9,10 +9,12 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.node_updates import config_pool_updates, machine_rollouts, maintenance_updates
+from virt_admit.model.node_updates import config_pool_updates, harvester_upgrades, machine_rollouts, maintenance_updates
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, PoolUpdate
 
-READS: Final = union(config_pool_updates.READS, machine_rollouts.READS, maintenance_updates.READS)
+READS: Final = union(
+    config_pool_updates.READS, machine_rollouts.READS, maintenance_updates.READS, harvester_upgrades.READS
+)
 """The fields that say what updates a node."""
 
 
@@ -23,7 +25,7 @@ def of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
 
 def _of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     found: dict[str, NodeUpdate] = {}
-    for pool in (*config_pools(cluster), *machine_deployments(cluster), *harvester_upgrades(cluster)):
+    for pool in (*config_pools(cluster), *machine_deployments(cluster), *of_harvester(cluster)):
         found |= {node: update for node, update in pool.nodes.items() if pool.in_flight or update.phase in IN_FLIGHT}
     for node, update in cluster.cached(maintenance_updates.of_maintenances).items():
         if node not in found or found[node].phase not in IN_FLIGHT:
@@ -49,9 +51,14 @@ def _machine_deployments(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     return tuple(machine_rollouts.pools(cluster))
 
 
-def harvester_upgrades(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+def of_harvester(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     """Return the upgrade of Harvester, if one is under way."""
-    return tuple(maintenance_updates.harvester(cluster))
+    return tuple(harvester_upgrades.upgrades(cluster))
+
+
+def has_failed(cluster: Cluster) -> bool:
+    """Return whether the last upgrade of Harvester, or a maintenance, has ended with an error."""
+    return harvester_upgrades.has_failed(cluster) or maintenance_updates.has_failed(cluster)
 
 
 def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
@@ -62,7 +69,7 @@ def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
 def phases(cluster: Cluster) -> Mapping[tuple[str, str], int]:
     """Return the number of known nodes by pool and phase of their update."""
     known = {node.name for node in cluster.known(NODE)}
-    every = (*config_pools(cluster), *machine_deployments(cluster), *harvester_upgrades(cluster))
+    every = (*config_pools(cluster), *machine_deployments(cluster), *of_harvester(cluster))
     return Counter(
         (pool.name, str(update.phase))
         for pool in every

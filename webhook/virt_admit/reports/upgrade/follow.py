@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.messages import count
-from virt_admit.model.node_updates import maintenance_updates
+from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase
 from virt_admit.reports.following import FollowChange, Look
 from virt_admit.reports.upgrade import report, text
@@ -77,7 +77,7 @@ class UpgradeFollower:
             tuple(sorted(_left(result.progress))),
             max(_moves(nodes, cluster), default=None),
             self._pace(result.progress, planned_upgrade.began(pools), clock.now(cluster)),
-            maintenance_updates.has_failed(cluster),
+            updaters.has_failed(cluster),
         )
 
     def _pace(self, progress: UpgradeProgress | None, began: datetime | None, current: datetime | None) -> Pace | None:
