@@ -132,6 +132,12 @@ verify-scheduler: .venv/.ready
 verify-outage: .venv/.ready
 	@$(BIN)/python -m tests.scheduler.verify_outage $(COUNT) $(SEED)
 
+## make verify-admissions COUNT=1000
+##                the room that the webhook keeps, against the same objects at once, in random sequences of admissions
+.PHONY: verify-admissions
+verify-admissions: .venv/.ready
+	@$(BIN)/python -m tests.forecasts.outage.admission_sequences $(COUNT) $(SEED)
+
 ## make verify-launcher COUNT=2000
 ##                our launcher pods against KubeVirt's own code, for so many random VMIs from SEED=0 on
 verify-launcher: .venv/.ready

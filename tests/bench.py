@@ -11,17 +11,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import yaml
 
+from tests import large_cluster
+from tests.forecasts.outage import losses
 from tests.https.reviews import review, vm
 from virt_admit.engine import review as engine
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.policy.parser import load
+from virt_admit.policy.parser import load, parse
+from virt_admit.policy.policy import Policy
 from virt_admit.rules import load_rules
 
 REPEATS = 7
@@ -70,6 +73,40 @@ def claims(number: int) -> Snapshot:
         for n in range(number)
     ]
     return Snapshot(map(Object, items), complete=["*"])
+
+
+RULE = "vm-takes-failover-capacity"
+
+
+def reviews_on_500_nodes() -> Iterator[tuple[str, float, float, float]]:
+    """Yield what reviews cost with the rule on failover capacity and without it, after a pod has moved, and the bound."""
+    every = load_rules()
+    cluster = large_cluster.live(every.at_admission, 25_000)
+    on, off = (
+        parse(f"extends: default\nrules: {{{RULE}: {{action: '{action}'}}}}".encode(), every)
+        for action in ("audit", "off")
+    )
+    new = big_vm(10_000)
+    new["spec"]["template"]["spec"]["domain"]["memory"] = {"guest": "4Gi"}  # type: ignore[index]
+    edited = {**new, "metadata": {**new["metadata"], "labels": {"tier": "db"}}}  # type: ignore[dict-item]
+    pods = [losses.deployed("app", f"node-{number:03}", "256Mi") for number in (1, 2)]
+    store = large_cluster.store_of(cluster, pods[0])
+
+    def move() -> None:
+        pods.reverse()
+        store.upsert(pods[0])
+
+    def answered(text: bytes, policy: Policy) -> float:
+        def answer() -> None:
+            move()
+            engine.answer(text, engine.review, every.at_admission, cluster, policy)
+
+        return cpu(answer) - moved
+
+    moved = cpu(move)
+    for name, body, bound in (("a VM that starts", review(new), 2.5), ("an edited label", review(edited, new), 1.2)):
+        text = json.dumps(body).encode()
+        yield name, answered(text, on), answered(text, off), bound
 
 
 def command_cpu(*arguments: str) -> float:
@@ -132,6 +169,8 @@ def main() -> int:
     row("look-ups among 1,000 claims", spent_few, spent_few, None)
     spent_many = cpu(lambda: engine.answer(body, engine.review, rules, many, policy))
     row("look-ups among 100,000 claims", spent_many, spent_few, 1.5)
+    for name, spent, base, most in reviews_on_500_nodes():
+        row(f"{name}, 500 nodes, failover rule on by off", spent, base, most)
     start, one = command_cpu("-c", "pass"), check_cpu(1)
     row("check of one VM, by the start of Python", one, start, 15)
     hundred, thousand = check_cpu(100) - one, check_cpu(1_000) - one

@@ -10,7 +10,7 @@ from virt_admit.kube.cache import ClusterCache
 from virt_admit.kube.stores import lookup_stores
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy import parser
 from virt_admit.rule import Action
@@ -38,6 +38,20 @@ WORLD = [
 """8Gi can start before the loss of n1 leaves VMs without room."""
 
 
+def template(memory, strategy="Always"):
+    domain = {"memory": {"guest": memory}, "devices": {}}
+    return {"runStrategy": strategy, "template": {"metadata": {}, "spec": {"domain": domain}}}
+
+
+def machine(name, memory, strategy="Always"):
+    return Object(losses.manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec=template(memory, strategy)))
+
+
+def pool(replicas, memory):
+    spec = {"replicas": replicas, "virtualMachineTemplate": {"spec": template(memory)}}
+    return Object(losses.manifest("pool.kubevirt.io/v1beta1", "VirtualMachinePool", "ci", "shop", spec=spec))
+
+
 class Webhook:
     """Reviews with a clock of its own."""
 
@@ -46,12 +60,12 @@ class Webhook:
         self.starts = AdmittedStarts(lambda: self.now)
         self.more = []
 
-    def ask(self, name, memory, *, operation="CREATE", dry_run=False, strategy="Always"):
-        domain = {"memory": {"guest": memory}, "devices": {}}
-        spec = {"runStrategy": strategy, "template": {"metadata": {}, "spec": {"domain": domain}}}
-        obj = Object(losses.manifest("kubevirt.io/v1", "VirtualMachine", name, "shop", spec=spec))
-        new, old = (None, obj) if operation == "DELETE" else (obj, None)
-        request = Request(operation, VM, new, old, name=name, namespace="shop", user="jane", dry_run=dry_run)
+    def ask(self, name, memory, *, operation="CREATE", dry_run=False, strategy="Always", old=None):
+        obj = machine(name, memory, strategy)
+        new, old = (None, obj) if operation == "DELETE" else (obj, old)
+        return self.review(Request(operation, VM, new, old, name=name, namespace="shop", user="jane", dry_run=dry_run))
+
+    def review(self, request):
         cluster = Snapshot(map(Object, [*WORLD, *self.more]), ["*"])
         cluster.provide(recent_starts, self.starts.current())
         response = review.review(request, RULES, cluster, POLICY)
@@ -104,6 +118,61 @@ def test_refused_halted_and_deleted_vms_ask_for_nothing(memory):
     assert len(webhook.starts.current()) == (memory == "5Gi")
     webhook.ask("a", memory, operation="DELETE")
     assert webhook.starts.current() == ()
+
+
+def test_a_vmi_without_a_pod_still_counts():
+    webhook = Webhook()
+    webhook.ask("a", "5Gi")
+    vmi, *_ = losses.vm("a", "", "5Gi")
+    webhook.more = [{**vmi, "status": {"phase": "Pending"}}]
+    assert webhook.ask("b", "5Gi") is Action.WARN
+
+
+def test_a_vm_that_is_changed_before_it_runs_counts_in_its_last_size():
+    webhook = Webhook()
+    webhook.ask("a", "1Gi")
+    webhook.ask("a", "5Gi", operation="UPDATE", old=machine("a", "1Gi"))
+    assert webhook.ask("b", "5Gi", dry_run=True) is Action.WARN
+    webhook.ask("a", "1Gi", operation="UPDATE", old=machine("a", "5Gi"))
+    assert webhook.ask("b", "5Gi", dry_run=True) is None
+    webhook.ask("a", "1Gi", operation="UPDATE", strategy="Halted", old=machine("a", "1Gi"))
+    assert webhook.starts.current() == ()
+
+
+def test_growing_before_it_runs_counts_on_top_of_what_was_admitted():
+    webhook = Webhook()
+    webhook.ask("a", "5Gi")
+    assert webhook.ask("a", "9Gi", operation="UPDATE", old=machine("a", "5Gi")) is Action.WARN
+
+
+def test_a_running_vm_that_grows_counts_until_its_larger_pod_exists():
+    webhook = Webhook()
+    webhook.more = losses.vm("a", "n2", "1Gi")
+    assert webhook.ask("a", "4Gi", operation="UPDATE", old=machine("a", "1Gi")) is None
+    assert webhook.ask("b", "5Gi", dry_run=True) is Action.WARN
+    webhook.more = losses.vm("a", "n3", "2Gi")
+    assert webhook.ask("b", "5Gi", dry_run=True) is None
+
+
+def test_the_vms_of_a_pool_count_until_their_pods_exist():
+    webhook = Webhook()
+    request = Request("CREATE", POOL, pool(2, "2Gi"), None, name="ci", namespace="shop", user="jane")
+    assert webhook.review(request) is None
+    assert webhook.ask("b", "5Gi", dry_run=True) is Action.WARN
+    webhook.more = [*losses.vm("ci-0", "n2", "1Gi")]
+    assert webhook.ask("b", "4Gi", dry_run=True) is None, "one of two is left"
+    assert webhook.ask("b", "5Gi", dry_run=True) is Action.WARN
+    webhook.more += losses.vm("ci-1", "n2", "1Gi")
+    assert webhook.ask("b", "5Gi", dry_run=True) is None
+
+
+def test_edits_that_ask_for_nothing_do_not_prolong_the_minute():
+    webhook = Webhook()
+    webhook.ask("a", "5Gi")
+    webhook.now += 50
+    webhook.ask("a", "5Gi", operation="UPDATE", old=machine("a", "5Gi"))
+    webhook.now += 15
+    assert webhook.ask("b", "5Gi") is None
 
 
 def test_the_list_is_bounded():

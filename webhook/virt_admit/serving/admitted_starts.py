@@ -10,10 +10,11 @@ from typing import Final
 from virt_admit.engine.admission_review import Reply
 from virt_admit.forecasts.outage.recent_starts import SECONDS, RecentStart
 from virt_admit.model.kubernetes.cluster import Cluster, OutOfTime, Unseen
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
 from virt_admit.rule import Operation
 
 RULE: Final = "vm-takes-failover-capacity"
+KINDS: Final = (VM, POOL, VMIRS)
 MOST: Final = 1_000
 """VMs that are remembered; the oldest are dropped."""
 
@@ -31,22 +32,34 @@ class AdmittedStarts:
         return tuple(start for since, start in self._starts.values() if since > oldest)
 
     def observe(self, answered: Reply, cluster: Cluster) -> None:
-        """Remember what the VM of an answered review asks for. A dry run, a refused or a deleted VM asks for nothing."""
+        """Remember what the object of an answered review asks for.
+
+        A dry run changes nothing. A refused object stays as it was, and a deleted one asks for nothing.
+        """
         request, response = answered.request, answered.response
-        if request.kind is not VM or request.dry_run or request.subject is None or request.subresource:
+        if request.kind not in KINDS or request.dry_run or request.subject is None or request.subresource:
+            return
+        if not response.allowed:
             return
         if request.obj is None or request.operation == Operation.DELETE:
-            self._starts.pop((VM.kind, request.namespace, request.name), None)
+            self._starts.pop((request.kind.kind, request.namespace, request.name), None)
             return
-        if not response.allowed or all(rule.id != RULE for rule in response.evaluated_rules):
+        identity = request.kind.kind, request.obj.namespace or request.namespace, request.obj.name
+        known = self._known(identity)
+        if known is None and all(rule.id != RULE for rule in response.evaluated_rules):
             return
         from virt_admit.forecasts.outage import failover_demand  # noqa: PLC0415 - the rule has imported it
 
-        identity = failover_demand.identity(request.obj)
         with contextlib.suppress(Unseen, OutOfTime):
-            asked = failover_demand.demand(request.obj, request.old, cluster)
-            if asked is not None:
-                self._remember(RecentStart(identity, asked.requests))
+            start = failover_demand.remembered(request.obj, request.old, known, cluster)
+            if start is None:
+                self._starts.pop(identity, None)
+            elif start != known:
+                self._remember(start)
+
+    def _known(self, identity: tuple[str, str, str]) -> RecentStart | None:
+        since, start = self._starts.get(identity, (0.0, None))
+        return start if since > self._clock() - SECONDS else None
 
     def _remember(self, start: RecentStart) -> None:
         now = self._clock()

@@ -107,8 +107,10 @@ def _short_of(
 ) -> Shortage | None:
     wanted, before, pending = asked.requests[resource], ahead.get(resource, 0), room.pending(resource)
     margin = wanted + before + pending
+    if not tolerance.reserve and room.free(resource, view) - room.at_most(resource, tolerance, view) >= margin:
+        return None
     slacks = sorted(_slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0])
-    if not asked.returns:  # on the node that is lost it takes nothing from others
+    if slacks and not asked.returns:  # on the node that is lost it takes nothing from others
         slacks = [each for each in slacks if each[1] is None] or slacks[1:]
     if not slacks:
         return None
@@ -210,15 +212,12 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
         Unseen: a node does not report what it offers.
     """
     wanted = asked.requests.get(MEMORY, 0)
-    if asked.number != 1 or not asked.returns or wanted <= 0:
+    if asked.number != 1 or wanted <= 0:
         return None
-    amounts = {resource: room.amounts(resource, asked.view) for resource in asked.requests}
-    memory = amounts[MEMORY]
-    places = [
-        name
-        for name in memory
-        if all(amounts[resource][name].free >= amount for resource, amount in asked.requests.items())
-    ]
+    places = _places(room, asked)
+    if not places:
+        return None
+    memory = room.amounts(MEMORY, asked.view)
     slots = sum(each.free // wanted for each in memory.values())
     for name in sorted(places, key=lambda name: -memory[name].free):
         if not room.ledger.nodes[name].can_be_lost:
@@ -226,11 +225,30 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
         elsewhere = slots - memory[name].free // wanted
         if elsewhere > _at_most_as_large(room, name, wanted) or elsewhere != as_large(room, name, wanted, cluster):
             return None
-    others = sorted((wanted - each.free, name) for name, each in memory.items() if name not in places)
-    if not places:
+    if not asked.returns:
         return None
+    others = sorted((wanted - each.free, name) for name, each in memory.items() if name not in places)
     missing, other = next(((lack, name) for lack, name in others if lack > 0), (0, ""))
     return OnlyPlaces(tuple(sorted(places)), other, missing)
+
+
+def _places(room: Room, asked: RoomDemand) -> list[str]:
+    """Return the nodes with room for a new VM. Empty also if there are so many that the loss of one matters to no VM."""
+    wanted, asked_for = asked.requests[MEMORY], tuple(asked.requests.items())
+    places: list[str] = []
+    most = 0
+    for name, each in room.by_node(asked.view).items():
+        if (
+            MEMORY in each
+            and each[MEMORY].free >= wanted
+            and all(key in each and each[key].free >= amount for key, amount in asked_for)
+        ):
+            if not places:
+                most = _at_most_as_large(room, name, wanted)
+            elif len(places) > most:  # each of the others has a place for a VM of the first one
+                return []
+            places.append(name)
+    return places
 
 
 def _at_most_as_large(room: Room, node: str, memory: int) -> int:

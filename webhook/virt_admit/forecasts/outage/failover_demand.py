@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.outage import tolerance
 from virt_admit.forecasts.outage.failover_room import RoomView
 from virt_admit.forecasts.outage.failover_room import room as room_of
+from virt_admit.forecasts.outage.recent_starts import RecentStart, recent_starts, together
 from virt_admit.forecasts.placement import permanent_constraints, quotas
 from virt_admit.forecasts.placement.planned_objects import planned
 from virt_admit.model.kubernetes import kinds
@@ -21,7 +25,7 @@ from virt_admit.model.kubevirt.instances import expand as expand_module
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
-from virt_admit.model.kubevirt.launcher.vm_ledger import VmLedger
+from virt_admit.model.kubevirt.launcher.vm_ledger import Taken, VmLedger
 from virt_admit.model.scheduler.preemption import HIGHEST
 from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
 
@@ -34,21 +38,25 @@ READS: Final[Reads] = union(
     {VMI: ("spec", "status.machine.type", "status.topologyHints.tscFrequency")},
 )
 
-STARTING: Final = ("Always", "RerunOnFailure", "Once")
-"""The run strategies with which a new VM starts."""
 _INSIGNIFICANT: Final = 100
 """A VMI has defaults that its VM lacks. A difference below one part in so many is none."""
 
 
-class RoomDemand(NamedTuple):
+@dataclass(frozen=True)
+class RoomDemand:
     """The room that an object asks for on top of what it has."""
 
     requests: Resources
-    returns: bool
-    """Whether its VMs start on another node after the loss of theirs."""
     view: RoomView
     number: int
     """VMs that start. 0: what runs already grows."""
+    obj: Object
+    cluster: Cluster
+
+    @functools.cached_property
+    def returns(self) -> bool:
+        """Whether it is certain that its VMs start on another node after the loss of theirs. Mostly nothing asks."""
+        return _returns(self.obj, self.cluster)
 
 
 def demand(obj: Object, old: Object | None, cluster: Cluster) -> RoomDemand | None:
@@ -57,26 +65,23 @@ def demand(obj: Object, old: Object | None, cluster: Cluster) -> RoomDemand | No
     Raises:
         Unseen: the ledger of the cluster or the size of the VM cannot be read.
     """
-    kind = kinds.of(obj)
-    if kind not in (VM, POOL, VMIRS) or not _may_ask(obj, old):
+    if kinds.of(obj) not in (VM, POOL, VMIRS) or not tolerance.may_ask(obj, old):
         return None
-    ledger = room_of(cluster).vms
-    if kind is VM:
+    room = room_of(cluster)
+    last = room.memo.get(demand)  # the webhook asks again after the rule
+    if last is None or last[0] is not obj or last[1] is not old:
+        last = room.memo[demand] = obj, old, _demand(obj, old, room.vms, cluster)
+    found: RoomDemand | None = last[2]
+    return found
+
+
+def _demand(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> RoomDemand | None:
+    if kinds.of(obj) is VM:
         asked, number = _of_vm(obj, old, ledger, cluster)
     else:
         asked, number = _of_set(obj, old, ledger, cluster)
     requests = {resource: amount for resource, amount in asked.items() if amount > 0}
-    if not requests:
-        return None
-    return RoomDemand(requests, _returns(obj, cluster), _view(obj), number)
-
-
-def _may_ask(obj: Object, old: Object | None) -> bool:
-    """Return whether anything in the object could ask for room, before anything is looked up."""
-    strategy = vms.run_strategy(vms.vm_spec(obj))
-    if kinds.of(obj) is not VMIRS and strategy not in (*STARTING, "Manual"):
-        return False
-    return old is None or obj.data.get("spec") != old.data.get("spec")
+    return RoomDemand(requests, _view(obj), number, obj, cluster) if requests else None
 
 
 def _of_vm(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
@@ -114,18 +119,22 @@ def _replicas(obj: Object) -> int:
 
 
 def _running_of(obj: Object, ledger: VmLedger) -> int:
-    """Return how many VMIs run that the names of a pool or replica set give
+    """Return how many VMIs of a pool or replica set run."""
+    return sum(1 for _ in _members(identity(obj), ledger))
+
+
+def _members(of: tuple[str, str, str], ledger: VmLedger) -> Iterator[str]:
+    """Yield the names of the VMIs that run and have a name that a pool or replica set gives
     (pkg/virt-controller/watch/pool/pool.go#indexFromName, replicaset.go: generateName)."""
-    suffix = re.compile(r"-\d+" if kinds.of(obj) is POOL else r"-?[a-z0-9]{5}")
-    namespace, name = vms.namespace_of(obj), obj.name
-    return sum(
-        place == namespace and vmi.startswith(name) and suffix.fullmatch(vmi, len(name)) is not None
-        for place, vmi in ledger.names(VMI)
-    )
+    kind, namespace, name = of
+    suffix = re.compile(r"-\d+" if kind == POOL.kind else r"-?[a-z0-9]{5}")
+    for _, vmi in ledger.names(VMI, namespace):
+        if vmi.startswith(name) and suffix.fullmatch(vmi, len(name)) is not None:
+            yield vmi
 
 
 def _starts(obj: Object) -> bool:
-    return vms.run_strategy(vms.vm_spec(obj)) in STARTING
+    return vms.run_strategy(vms.vm_spec(obj)) in tolerance.STARTING
 
 
 def _returns(obj: Object, cluster: Cluster) -> bool:
@@ -220,6 +229,66 @@ def _demands(cluster: Cluster) -> Iterator[tuple[Object, RoomDemand]]:
             continue  # it counts as nothing: a shortage is certain without it
         if asked is not None:
             yield obj, asked
+
+
+# --- what was admitted a moment ago ------------------------------------------------------------------------------
+
+
+def remembered(obj: Object, old: Object | None, known: RecentStart | None, cluster: Cluster) -> RecentStart | None:
+    """Return what to remember of an object that was admitted; None: it asks for nothing that its pods do not show.
+
+    Args:
+        obj: a VM, a pool or a replica set.
+        old: its version before the update.
+        known: what is remembered of it.
+        cluster: what is known.
+
+    Raises:
+        Unseen: the ledger of the cluster or the size of the VM cannot be read.
+    """
+    ledger, asked = room_of(cluster).vms, demand(obj, old, cluster)
+    if known is not None and not outstanding(known, ledger):
+        known = None
+    if kinds.of(obj) is not VM:
+        return _of_members(obj, known, asked, ledger)
+    before = ledger.taken(vms.namespace_of(obj), obj.name)
+    if not before and (known is not None or asked is not None):  # nothing of it is counted elsewhere
+        return RecentStart(identity(obj), size(obj, cluster), before) if _starts(obj) else None
+    if asked is None:
+        return known
+    first = known.requests if known is not None else {}
+    return RecentStart(identity(obj), together(first, [asked.requests]), before)
+
+
+def _of_members(
+    obj: Object, known: RecentStart | None, asked: RoomDemand | None, ledger: VmLedger
+) -> RecentStart | None:
+    if known is not None and not _replicas(obj):
+        return None
+    if asked is None or not asked.number:
+        return known
+    before = sum(1 for vmi in _members(identity(obj), ledger) if ledger.taken(vms.namespace_of(obj), vmi))
+    left = outstanding(known, ledger) if known is not None else {}
+    more = known.number - (before - int(known.before)) if known is not None and isinstance(known.before, int) else 0
+    return RecentStart(identity(obj), together(left, [asked.requests]), before, asked.number + more)
+
+
+def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
+    """Return what an admitted object asks for and its pods do not show yet; empty: they show all of it."""
+    _, namespace, name = start.identity
+    if isinstance(start.before, Taken):
+        return start.requests if ledger.taken(namespace, name) == start.before else {}
+    now = sum(1 for vmi in _members(start.identity, ledger) if ledger.taken(namespace, vmi))
+    left = min(start.number, start.number - (now - start.before))
+    return {key: amount * left // start.number for key, amount in start.requests.items()} if left > 0 else {}
+
+
+def ahead_of(obj: Object, old: Object | None, asked: RoomDemand, cluster: Cluster) -> list[Resources]:
+    """Return what objects that were admitted a moment ago ask for and their pods do not show yet."""
+    own, ledger = identity(obj), room_of(cluster).vms
+    is_more = old is not None and (kinds.of(obj) is not VM or not asked.number)  # than it asked for before
+    found = (outstanding(start, ledger) for start in cluster.cached(recent_starts) if is_more or start.identity != own)
+    return [each for each in found if each]
 
 
 # --- the field that decides --------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
     short = failover.shortage(room, asked, ahead, wanted.tolerance, cluster, everything=wanted.everything)
     early = None
     if short is None or not short.crosses:
-        early = _with_recent(obj, room, asked, ahead, wanted, cluster)
+        early = _with_recent(obj, old, room, asked, ahead, wanted, cluster)
     if early is not None:
         yield FailoverFinding(
             failover_demand.field_of(obj, early.resource, asked).path,
@@ -82,15 +82,10 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
 
 
 def _with_recent(
-    obj: Object, room: Room, asked: RoomDemand, ahead: Resources, wanted: Wanted, cluster: Cluster
+    obj: Object, old: Object | None, room: Room, asked: RoomDemand, ahead: Resources, wanted: Wanted, cluster: Cluster
 ) -> Shortage | None:
-    """Return the shortage to which VMs lead that were admitted a moment ago and are not seen running; None: they do not."""
-    own = failover_demand.identity(obj)
-    recent = [
-        start
-        for start in cluster.cached(recent_starts.recent_starts)
-        if start.identity != own and not room.vms.runs(*start.identity[1:])
-    ]
+    """Return the shortage to which VMs lead that were admitted a moment ago and have no pods yet; None: they do not."""
+    recent = failover_demand.ahead_of(obj, old, asked, cluster)
     if not recent:
         return None
     first = recent_starts.together(ahead, recent)

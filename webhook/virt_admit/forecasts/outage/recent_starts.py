@@ -1,4 +1,4 @@
-"""VMs that were admitted a moment ago and may not be seen running yet: each of a burst would be judged without the others."""
+"""VMs that were admitted a moment ago and whose pods do not exist yet: each of a burst would be judged without the others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubevirt.launcher.vm_ledger import Taken
 from virt_admit.model.scheduler.resources import Resources
 
 SECONDS: Final = 60
-"""A VM that is not seen running after so long was refused by another webhook, or does not start."""
+"""A VM that has no pod after so long was refused by another webhook, or does not start."""
 
 
 class RecentStart(NamedTuple):
-    """A VM that was admitted, and what it asks for."""
+    """A VM, a pool or a replica set that was admitted, and what it asks for."""
 
     identity: tuple[str, str, str]
     """Kind, namespace and name."""
     requests: Resources
+    before: Taken | int
+    """What the VM took of the room before; of a pool or a replica set the VMs that did."""
+    number: int = 1
+    """VMs that start."""
 
 
 def recent_starts(_cluster: Cluster) -> Sequence[RecentStart]:
@@ -25,10 +30,10 @@ def recent_starts(_cluster: Cluster) -> Sequence[RecentStart]:
     return ()
 
 
-def together(first: Resources, starts: Iterable[RecentStart]) -> dict[str, int]:
-    """Return what these VMs ask for on top of other requests."""
+def together(first: Resources, requests: Iterable[Resources]) -> dict[str, int]:
+    """Return the sum of several requests."""
     total = dict(first)
-    for start in starts:
-        for resource, amount in start.requests.items():
+    for each in requests:
+        for resource, amount in each.items():
             total[resource] = total.get(resource, 0) + amount
     return total

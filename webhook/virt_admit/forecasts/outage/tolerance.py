@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import (
     CLUSTER_AUTOSCALER,
     CLUSTER_INSTANCETYPE,
@@ -32,8 +33,11 @@ from virt_admit.model.kubernetes.kinds import (
     STORAGE_CLASS,
     VM,
     VMI,
+    VMIRS,
 )
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vms
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,18 @@ class Tolerance:
 
 
 ONE_NODE: Final = Tolerance()
+
+STARTING: Final = ("Always", "RerunOnFailure", "Once")
+"""The run strategies with which a new VM starts."""
+
+
+def may_ask(obj: Object, old: Object | None) -> bool:
+    """Return whether anything in the object could ask for room, before anything is looked up."""
+    strategy = vms.run_strategy(vms.vm_spec(obj))
+    if kinds.of(obj) is not VMIRS and strategy not in (*STARTING, "Manual"):
+        return False
+    return old is None or obj.data.get("spec") != old.data.get("spec")
+
 
 READS: Final[Reads] = {
     NODE: (

@@ -7,7 +7,7 @@ are replaced as a whole, and its sums are derived from them when they are asked 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -18,6 +18,8 @@ from virt_admit.model.scheduler.snapshot import Node
 T = TypeVar("T")
 
 _MOST_DERIVED: Final = 200
+_MOST_CHANGES: Final = 10_000
+"""The changes that are kept. A value that has missed more of them is computed again."""
 
 
 class Role(enum.IntEnum):
@@ -96,15 +98,15 @@ class Ledger:
         self.nodes: dict[str, LedgerNode] = {}
         self._held: dict[str, Mapping[Shape, int]] = {}
         self._sums: dict[str, tuple[Mapping[Shape, int], NodeSums]] = {}
-        self._generation = 0
-        self._changed: dict[str, int] = {}
-        """By node the generation at which it changed."""
-        self._derived: dict[Hashable, tuple[int, Mapping[str, Any]]] = {}
+        self._log: tuple[int, list[str]] = 0, []
+        """The node of each change since a generation. Both are replaced together."""
+        self._derived: dict[Hashable, tuple[int, Any]] = {}
 
     @property
     def generation(self) -> int:
         """A counter of the changes."""
-        return self._generation
+        first, changed = self._log
+        return first + len(changed)
 
     def set_node(self, name: str, node: LedgerNode | None) -> None:
         """Replace a node; None: it does not exist."""
@@ -131,30 +133,31 @@ class Ledger:
 
     def _note(self, node: str) -> None:
         """Record a change, after it was made: a reader that takes the generation first never misses one."""
-        self._changed[node] = self._generation + 1
-        self._generation += 1
+        first, changed = self._log
+        changed.append(node)
+        if len(changed) > _MOST_CHANGES:
+            self._log = first + len(changed), []
 
-    def derive(self, key: Hashable, of_node: Callable[[str], T | None]) -> Mapping[str, T]:
-        """Return ``of_node(name)`` of each node, without None; computed again only for nodes that changed.
+    def derive(self, key: Hashable, start: T, follow: Callable[[T, Collection[str]], T]) -> T:
+        """Return a value that follows the changes of nodes: a change costs as much as there is on one node.
 
         Args:
-            key: names the function, with everything else that the values depend on.
-            of_node: what is derived from one node.
+            key: names the function, with everything else that the value depends on.
+            start: the value without nodes.
+            follow: returns the value after changes of these nodes. Some of them may not exist (any more), and the empty
+                name stands for pods without a node.
         """
-        generation, (then, known) = self._generation, self._derived.get(key, (-1, {}))
+        first, changed = self._log
+        generation, (then, value) = first + len(changed), self._derived.get(key, (-1, start))
         if then == generation:
+            known: T = value
             return known
-        values = dict(known)
-        for name in [name for name, changed in tuple(self._changed.items()) if changed > then]:
-            value = of_node(name) if name in self.nodes else None
-            if value is None:
-                values.pop(name, None)
-            else:
-                values[name] = value
+        names = {"", *tuple(self.nodes)} if then < first else set(changed[then - first :])
+        found = follow(start if then < first else value, names)
         if len(self._derived) >= _MOST_DERIVED:  # users choose the names of resources
             self._derived.clear()
-        self._derived[key] = generation, values
-        return values
+        self._derived[key] = generation, found
+        return found
 
     def held(self, node: str) -> Mapping[Shape, int]:
         """Return the number of pods of each shape on a node."""
@@ -176,7 +179,7 @@ class Ledger:
         """Return a copy that changes alone."""
         other = Ledger()
         other.nodes, other._held, other._sums = dict(self.nodes), dict(self._held), dict(self._sums)
-        other._generation, other._changed, other._derived = self._generation, dict(self._changed), dict(self._derived)
+        other._log, other._derived = (self._log[0], list(self._log[1])), dict(self._derived)
         return other
 
     def __eq__(self, other: object) -> bool:

@@ -7,7 +7,8 @@ The rule speaks when the room was enough before the change and is certainly shor
 one node alone. It adds up what all nodes with KubeVirt have free. Requests count, not use. Restarts, label edits, and VMs
 that stay off or shrink are never findings.
 
-VMs of the last minute that do not run yet count for a warning at most. Starts by button are KubeVirt's own writes, which
+VMs that were admitted in the last minute and have no pods yet count for a warning at most. Each replica knows only those
+that it admitted itself, and another webhook may have refused them. Starts by button are KubeVirt's own writes, which
 admission never sees: ``virt-admit watch --events`` does.
 
 **Fix.** Make the VM smaller, stop VMs that are not needed, or add a node. The default is ``audit``. Set ``action: deny``
@@ -17,8 +18,9 @@ autoscaler, leads to audit at most.
 
 from dataclasses import dataclass
 
-from virt_admit.forecasts.outage.tolerance import ONE_NODE, READS, Tolerance
-from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMIRS
+from virt_admit.forecasts.outage.tolerance import ONE_NODE, READS, Tolerance, may_ask
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
 from virt_admit.rule import (
     Action,
     Context,
@@ -58,7 +60,7 @@ class Params:
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     params = context.params
-    if params.tolerate == Tolerance(0, 0, 0) or next(iter(context.cluster.list(NODE)), None) is None:
+    if params.tolerate == Tolerance(0, 0, 0) or not may_ask(obj, context.old) or not nodes.every(context.cluster):
         return
     from virt_admit.forecasts.outage import failover_findings  # noqa: PLC0415 - checking files alone knows no nodes
 

@@ -65,6 +65,18 @@ class LedgerPod(NamedTuple):
     shape: Shape
 
 
+class Taken(NamedTuple):
+    """What a VMI takes of the room."""
+
+    requests: tuple[tuple[str, int], ...] | None
+    """Of its pod; None: it has none."""
+    computed: bool
+    """Whether it is on a node and has no pod there, so that what it takes is computed."""
+
+    def __bool__(self) -> bool:
+        return self.requests is not None or self.computed
+
+
 class PodFacts(NamedTuple):
     """What the ledger keeps of a pod."""
 
@@ -133,14 +145,19 @@ class VmLedger:
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
-    def names(self, kind: Kind) -> Iterator[tuple[str, str]]:
-        """Yield namespace and name of the objects of a kind that count."""
+    def names(self, kind: Kind, only: str | None = None) -> Iterator[tuple[str, str]]:
+        """Yield namespace and name of the objects of a kind that count, of all namespaces or of one."""
         if kind is NODE:
             yield from (("", name) for name in tuple(self.ledger.nodes))
             return
         known = {POD: self._pods, VMI: self._vmis, VM: self._returning}[kind]
-        for namespace, objects in tuple(known.items()):
-            yield from ((namespace, name) for name in tuple(objects))
+        for namespace in tuple(known) if only is None else (only,):
+            yield from ((namespace, name) for name in tuple(known.get(namespace, ())))
+
+    def taken(self, namespace: str, vmi: str) -> Taken:
+        """Return what a VMI takes of the room. It changes once its pod, or a larger one, is known."""
+        pod = self.booked(namespace, vmi)
+        return Taken(pod.shape.requests if pod is not None else None, (namespace, vmi) in self._without_pod)
 
     def booked(self, namespace: str, vmi: str) -> LedgerPod | None:
         """Return what counts for a VMI; None: it has no pod."""
