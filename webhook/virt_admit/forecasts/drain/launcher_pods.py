@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -69,13 +69,17 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
     name = vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, "")
     if pod.labels.get("kubevirt.io") != "virt-launcher" or pod.at("status", "phase").text in FINISHED:
         return
+    node = pod.at("spec", "nodeName").text
+    here = entry(cluster, vmis.by_node, node or "") or ()
+    if any(vmi.name == name and vms.namespace_of(vmi) == (pod.namespace or "default") for vmi in here):
+        return  # nearly all: no VMI is decoded for them
     try:
         vmi = cluster.get(VMI, pod.namespace, name)
     except Unseen:
         return  # the kind is not complete, which is a doubt of its own
     if vmi is None:
         raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} was not listed")
-    node, migration = pod.at("spec", "nodeName").text, vmi.at("status", "migrationState")
+    migration = vmi.at("status", "migrationState")
     known = (vmi.at("status", "nodeName").text, migration["sourceNode"].text, migration["targetNode"].text)
     if node in known or _JOB in pod.labels or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
