@@ -139,6 +139,14 @@ def test_a_vm_that_is_changed_before_it_runs_counts_in_its_last_size():
     assert webhook.starts.current() == ()
 
 
+def test_a_vm_that_is_turned_on_while_its_last_vmi_ends_counts():
+    webhook = Webhook()
+    vmi, *_ = losses.vm("a", "", "5Gi")
+    webhook.more = [{**vmi, "status": {"phase": "Pending"}}]
+    webhook.ask("a", "5Gi", operation="UPDATE", old=machine("a", "5Gi", "Halted"))
+    assert webhook.ask("b", "5Gi") is Action.WARN
+
+
 def test_growing_before_it_runs_counts_on_top_of_what_was_admitted():
     webhook = Webhook()
     webhook.ask("a", "5Gi")

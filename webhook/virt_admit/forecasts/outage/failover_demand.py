@@ -252,7 +252,8 @@ def remembered(obj: Object, old: Object | None, known: RecentStart | None, clust
     if kinds.of(obj) is not VM:
         return _of_members(obj, known, asked, ledger)
     before = ledger.taken(vms.namespace_of(obj), obj.name)
-    if not before and (known is not None or asked is not None):  # nothing of it is counted elsewhere
+    turned_on = _starts(obj) and (old is None or not _starts(old))  # perhaps while its last VMI ends
+    if not before and (known is not None or asked is not None or turned_on):  # nothing of it is counted elsewhere
         return RecentStart(identity(obj), size(obj, cluster), before) if _starts(obj) else None
     if asked is None:
         return known
