@@ -274,19 +274,19 @@ def target(vm: ReturningVm, loss: Loss) -> SchedulingTarget:
 
 def _unseen(found: SchedulingTarget, loss: Loss) -> Iterable[str]:
     yield from found.placement.unseen
-    if found.placement.certain is None and not found.placement.unseen:
+    if not found.placement.is_certain and not found.placement.unseen:
         yield from (f"room on node {name}" for name in found.placement.undetermined)
         if not loss.scheduler.complete:
             yield "the nodes of the cluster"
 
 
 def _item(found: SchedulingTarget) -> Item:
-    return Item(found.pod, found.placement.candidates, uncertain=found.placement.certain is None, gone=found.gone)
+    return Item(found.pod, found.placement.candidates, uncertain=not found.placement.is_certain, gone=found.gone)
 
 
 def _of_pod(pod: Pod, loss: Loss) -> Item:
     placement = loss.scheduler.place(pod)
-    return Item(pod, placement.candidates, uncertain=placement.certain is None)
+    return Item(pod, placement.candidates, uncertain=not placement.is_certain)
 
 
 def fits(items: Sequence[Item], loss: Loss) -> Packing:

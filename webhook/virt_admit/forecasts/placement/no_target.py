@@ -36,7 +36,7 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | No
 def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Problem | None:
     """Return why no node certainly or possibly takes this pod; None: one does, or that is unknown."""
     placement = target.placement
-    if placement.has_candidate or placement.certain is None:
+    if placement.has_candidate or not placement.is_certain:
         return None
     otherwise = "let drains shut the guest down" if moves else "plan for its downtime"
     nodes = candidates.scheduler(cluster).state.nodes

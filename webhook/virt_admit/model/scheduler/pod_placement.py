@@ -68,6 +68,11 @@ class Placement:
         return not self.unseen and next(self._open(), None) is not None
 
     @property
+    def is_certain(self) -> bool:
+        """Whether every node could be judged, and none may be a candidate after preemption."""
+        return self.complete and not self.preempting and not self.undetermined
+
+    @property
     def certain(self) -> tuple[str, ...] | None:
         """The candidates, or None if some node could not be judged, or may be one after preemption."""
-        return None if self.undetermined or not self.complete or self.preempting else self.candidates
+        return self.candidates if self.is_certain else None

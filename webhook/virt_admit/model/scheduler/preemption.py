@@ -31,7 +31,7 @@ class Preemption:
 
     def __init__(self, scheduler: FilterPipeline) -> None:
         self.scheduler = scheduler
-        self._lowest = min((pod.priority for pod in scheduler.state.all_pods()), default=HIGHEST)
+        self._lowest = scheduler.state.lowest_priority(HIGHEST)
         self._emptied = functools.cache(self._without_lower)
         self.victims = functools.cache(self._lower_on)
 
@@ -113,4 +113,4 @@ def _relaxed(item: Item, emptied: FilterPipeline) -> Item:
     """Return an item without what other pods could open to it, and with the nodes that take it then."""
     pod = replace(item.pod, affinity=(), spread=())
     placement = emptied.place(pod, without=item.source, gone=item.gone)
-    return replace(item, pod=pod, nodes=placement.candidates, uncertain=placement.certain is None)
+    return replace(item, pod=pod, nodes=placement.candidates, uncertain=not placement.is_certain)

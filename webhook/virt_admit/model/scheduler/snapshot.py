@@ -91,6 +91,8 @@ class SchedulerSnapshot:
     """Pods with so many terms that they are not searched, sorted."""
     generation: int = 0
     """Grows with every change."""
+    lowest: dict[str, tuple[tuple[Pod, ...], int]] = field(default_factory=dict)
+    """Pods of a node with their lowest priority, as they were when it was asked for; shared by all copies."""
 
     @classmethod
     def of(
@@ -137,6 +139,7 @@ class SchedulerSnapshot:
             dict(self.repelling),
             self.unsearched,
             self.generation,
+            self.lowest,
         )
 
     def without_nodes(self, lost: Container[str]) -> SchedulerSnapshot:
@@ -153,6 +156,7 @@ class SchedulerSnapshot:
             self.repelling,
             tuple(pod for pod in self.unsearched if pod.node not in lost),
             self.generation,
+            self.lowest,
         )
 
     def bind(self, pod: Pod) -> None:
@@ -189,6 +193,16 @@ class SchedulerSnapshot:
         """Yield every pod that is bound to some node."""
         for bound in self.pods.values():
             yield from bound
+
+    def lowest_priority(self, default: int) -> int:
+        """Return the lowest priority of all pods. Copies look only at the nodes on which they differ."""
+        return min((self._lowest_on(node, bound) for node, bound in self.pods.items() if bound), default=default)
+
+    def _lowest_on(self, node: str, bound: tuple[Pod, ...]) -> int:
+        known = self.lowest.get(node)
+        if known is None or known[0] is not bound:
+            known = self.lowest[node] = bound, min(pod.priority for pod in bound)
+        return known[1]
 
     def selected(self, selector: Selector) -> Iterator[Pod]:
         """Yield the pods that may match a selector: all of those that do, and perhaps others."""
