@@ -6,6 +6,7 @@ from tests.forecasts.outage import losses
 from tests.forecasts.outage.losses import claim, deployed, disk, filler, lose, master, nhc, node, snapshot, vm
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.placement import candidates
 
 NODES = [node("n1"), node("n2"), node("n3")]
 FULL = [filler("n2", "40Gi"), filler("n3", "40Gi")]
@@ -295,3 +296,22 @@ def test_a_vm_whose_claim_is_lost_finds_no_place():
     found = lose(snapshot(NODES, claims, vm("db", "n1", volumes=[disk("disk")]), nhc()), "n1")
     assert (found.survives, only(found).room.fits) == (False, False)
     assert outcomes(found) == {"db": "waits for room"}
+
+
+def test_a_loss_keeps_no_copy_of_the_cluster():
+    cluster = snapshot([node("n1"), node("n2"), node("n3")], vm("db", "n1"), vm("web", "n2"), nhc())
+    found = outages(Question(worst=1), cluster)
+    assert found.outages
+    assert all("scheduler" not in vars(each.loss) for each in found.outages)
+
+
+def test_the_lowest_priority_of_what_is_left():
+    cluster = snapshot([node("n1"), node("n2"), node("n3")], vm("db", "n1", priority=5), vm("web", "n2", priority=-7))
+    whole = candidates.scheduler(cluster).state
+    left = whole.without_nodes({"n2"})
+    assert (whole.lowest_priority(9), left.lowest_priority(9)) == (-7, 5)
+    fork = whole.fork()
+    (web,) = whole.pods["n2"]
+    fork.unbind(web)
+    assert (fork.lowest_priority(9), whole.lowest_priority(9)) == (5, -7)
+    assert whole.without_nodes({"n1", "n2"}).lowest_priority(9) == 9

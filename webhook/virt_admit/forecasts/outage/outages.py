@@ -221,7 +221,8 @@ def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
     survives, because = _verdict(lost, rows, room, unread)
     unseen = tuple(dict.fromkeys((*unread, *doubts)))
     actors = tuple(actor for name in lost.nodes for actor in watched[name].actors)
-    return Outage(lost, survives, because, rows, room, actors, unseen)
+    plain = Loss(lost.nodes, cluster)  # without what was derived: 500 losses would keep 500 copies of the cluster
+    return Outage(plain, survives, because, rows, room, actors, unseen)
 
 
 def _verdict(
