@@ -11,6 +11,7 @@ from virt_admit.kube.cache import ClusterCache, StoreState
 from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes.kinds import NODE, VM
 from virt_admit.policy.files import load_policy
+from virt_admit.reports.drain.cluster_judgements import ClusterJudgements
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import ProcessMetrics
 
@@ -90,6 +91,63 @@ def test_forecasts_do_not_rest_when_a_kind_cannot_be_read_any_more(live, watch, 
     watch.look()
     assert watch.latest.unreadable == {NODE.resource}
     assert True not in watch.latest.drainable.values()
+
+
+def test_a_changed_node_is_shown_before_the_others(live, watch, monkeypatch):
+    live.stores[NODE].upsert({"metadata": {"name": "a"}})
+    monkeypatch.setattr(watch_loop, "QUICK", -1)
+    watch.look()
+    watch._forecast_again = 0
+    made, shown = [], []
+    plans = ClusterJudgements.node_plans
+
+    def node_plans(self, first):
+        for plan in plans(self, first):
+            made.append(plan.name)
+            yield plan
+
+    monkeypatch.setattr(ClusterJudgements, "node_plans", node_plans)
+    monkeypatch.setattr(watch, "_show", lambda state: shown.append((len(made), dict(state.drainable))))
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
+    watch.look()
+    assert made == ["n1", "a", "n0"]
+    (findings, early, whole) = shown
+    assert "n1" not in findings[1]
+    assert (early[0], set(early[1])) == (2, {"a", "n0", "n1"})
+    assert whole == (3, early[1])
+
+
+def test_a_heartbeat_is_no_changed_node(live, watch):
+    beat = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2027-03-01T11:59:50Z"}]}
+    live.stores[NODE].upsert({"metadata": {"name": "n0"}, "status": beat})
+    watch.look()
+    beat = {"conditions": [{**beat["conditions"][0], "lastHeartbeatTime": "2027-03-01T12:00:00Z"}]}
+    live.stores[NODE].upsert({"metadata": {"name": "n0"}, "status": beat})
+    watch._changed(watch._policy(), datetime.date.today())
+    assert watch._changed_nodes == set()
+
+
+@pytest.mark.parametrize(("interrupted", "nodes"), [(60, {"n0"}), (-1, {"n0", "n1"})], ids=["", "for too long"])
+def test_a_change_interrupts_slow_forecasts(live, watch, monkeypatch, interrupted, nodes):
+    monkeypatch.setattr(watch_loop, "QUICK", -1)
+    monkeypatch.setattr(watch_loop, "INTERRUPTED", interrupted)
+    plans = ClusterJudgements.node_plans
+
+    def node_plans(self, first):
+        for plan in plans(self, first):
+            live.stores[VM].upsert(vm("db", running=True))
+            yield plan
+
+    monkeypatch.setattr(ClusterJudgements, "node_plans", node_plans)
+    watch._changed_nodes, watch._forecast_again = set(), 0
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
+    watch.look()
+    assert denied(watch) == []
+    assert set(watch.latest.drainable) == nodes
+    watch._forecast_again = 0
+    watch.look()
+    assert denied(watch) == ["db"]
+    assert set(watch.latest.drainable) == {"n0", "n1"}
 
 
 def test_a_change_that_nothing_reads_publishes_nothing(live, watch):

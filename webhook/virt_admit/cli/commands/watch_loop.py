@@ -7,7 +7,7 @@ import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
@@ -28,6 +28,7 @@ from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes import clock, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, VMIM
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.model.node_updates import updaters
 from virt_admit.policy.policy import Policy
@@ -52,6 +53,10 @@ LONGEST_PAUSE: Final = 30.0
 at most this long."""
 QUICK: Final = 0.2
 """Seconds. Forecasts that took longer come after the findings, so that they delay none."""
+INTERRUPTED: Final = 30.0
+"""Seconds for which changes may interrupt forecasts, to be judged first. Later ones wait, so that forecasts end."""
+FEW: Final = 20
+"""Changed nodes up to which their own forecasts are shown before those of the others."""
 FULL_INTERVAL: Final = 3600.0
 """Seconds between two full judgements, with which the others are compared."""
 CLOCK_INTERVAL: Final = 60.0
@@ -136,6 +141,9 @@ class Watch(Collector):
         self._judged_for = 0.0
         self._forecasts: _Forecasts | None = None
         self._forecast_again = 0.0
+        self._changed_nodes: set[str] = set()
+        self._interrupted_until: float | None = None
+        self._spent = 0.0
         self.latest: ClusterState | None = None
         self._shown = CollectorRegistry()
         self._complete: ClusterState | None = None
@@ -178,8 +186,7 @@ class Watch(Collector):
         if stamp != self._stamp:
             self._judge(policy, today)
             self._stamp = stamp
-        if self._judged is not None and time.monotonic() >= self._forecast_again:
-            self._forecast(self._judged)
+        if self._judged is not None and time.monotonic() >= self._forecast_again and self._forecast(self._judged):
             self._estimate()
         if self._judged is None and self._complete is not None and self._complete is self.latest and current:
             self._last_success.set_to_current_time()
@@ -198,10 +205,19 @@ class Watch(Collector):
         elif earlier.seconds > QUICK:
             self._show(self._state(judged, earlier))
 
-    def _forecast(self, judged: _Judged) -> None:
-        """Make the forecasts of what was judged, and show them with its findings."""
+    def _forecast(self, judged: _Judged) -> bool:
+        """Make the forecasts of what was judged, and show them with its findings.
+
+        Returns:
+            False: a change came that is judged first. What is made by then is kept.
+        """
         started = time.monotonic()
         judgements = judged.judgements
+        finished = self._forecast_nodes(judged, started)
+        self._spent += time.monotonic() - started
+        if not finished:
+            return False
+        started = time.monotonic()
         plan = judgements.plan()
         found = _Forecasts(
             plan=plan,
@@ -209,13 +225,45 @@ class Watch(Collector):
             drains=tuple(ongoing(plan, judgements.view)),
             drain_seconds=judgements.seconds(),
             unreadable=self._frozen.unreadable,
-            seconds=time.monotonic() - started,
+            seconds=self._spent + time.monotonic() - started,
         )
-        self._forecasts, self._judged = found, None
+        self._forecasts, self._judged, self._spent = found, None, 0.0
         rest = min(3 * found.seconds, LONGEST_PAUSE) if found.seconds > QUICK else 0
         self._forecast_again = time.monotonic() + rest
         self._show(self._state(judged, found))
         self._follow_drains(found)
+        self._changed_nodes, self._interrupted_until = set(), None
+        return True
+
+    def _forecast_nodes(self, judged: _Judged, started: float) -> bool:
+        """Make the forecast of each node. Where that takes long, show those of a few that changed before the others."""
+        self._interrupted_until = self._interrupted_until or started + INTERRUPTED
+        generation, earlier = self._cluster.generation, self._forecasts
+        changed = self._changed_nodes if len(self._changed_nodes) <= FEW else set()
+        made: list[NodePlan] = []
+        shown = False
+        for node in judged.judgements.node_plans(changed):
+            made.append(node)
+            now = time.monotonic()
+            if earlier is None or now - started <= QUICK:
+                continue
+            if not shown and node.name not in changed:
+                shown, earlier = True, self._show_early(judged, earlier, made)
+            if self._cluster.generation != generation and now < self._interrupted_until:
+                self._show(self._state(judged, earlier))
+                return False
+        return True
+
+    def _show_early(self, judged: _Judged, earlier: _Forecasts, nodes: Iterable[NodePlan]) -> _Forecasts:
+        """Show the forecasts of some nodes with the earlier ones of the others."""
+        plans = {node.name: node for node in (*earlier.plan.nodes, *nodes)}
+        plan = dataclasses.replace(earlier.plan, nodes=tuple(plans.values()))
+        drains = tuple(ongoing(plan, judged.judgements.view))
+        found = dataclasses.replace(earlier, plan=plan, drains=drains)
+        self._changed_nodes = set()
+        self._show(self._state(judged, found))
+        self._follow_drains(found)
+        return found
 
     def _state(self, judged: _Judged, forecasts: _Forecasts) -> ClusterState:
         report, plan, unreadable = judged.report, forecasts.plan, self._frozen.unreadable
@@ -243,6 +291,8 @@ class Watch(Collector):
         self._frozen.time = clock.stamp(self._cluster.now())
         known = self._judgements if self._judged_by == (policy, today) else None
         self._timed = now if time_passed else self._timed
+        nodes = changes.get(NODE) or {}
+        self._changed_nodes |= {name for (_, name), pair in nodes.items() if _state_of(pair[0]) != _state_of(pair[1])}
         if known is not None and not known.change(changes, time_passed=time_passed) and not compare:
             return None
         if known is None or compare:
@@ -334,3 +384,11 @@ class Watch(Collector):
             text = pages.render(watch_page.outdated(with_failover(latest.page(), failover), outdated))
             self._page = latest, failover, outdated, text
         return text
+
+
+def _state_of(node: Object | None) -> object:
+    """Return what of a Node decides on drains. Its heartbeats do not."""
+    if node is None:
+        return None
+    conditions = [(each["type"].value, each["status"].value) for each in node.at("status", "conditions").items()]
+    return node.labels, node["spec"].value, conditions

@@ -148,9 +148,8 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
         LookupError: a node does not exist.
     """
     whole = not nodes
-    known = each(cluster, NODE, _name)
-    node_names = {*known, *occupied(cluster)} if whole else {selection.existing(name, cluster) for name in nodes}
-    plans = sorted(first_alone(in_order, partial(node_plan, cluster=cluster), sorted(node_names)), key=_badness)
+    named = every_node(cluster) if whole else sorted({selection.existing(name, cluster) for name in nodes})
+    plans = sorted(first_alone(in_order, partial(node_plan, cluster=cluster), named), key=_badness)
     methods = workload_updates.in_force(cluster) if whole else None
     unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
     return Plan(
@@ -162,6 +161,11 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
     )
+
+
+def every_node(cluster: Cluster) -> list[str]:
+    """Return the names of the nodes that are known, or that a VM names."""
+    return sorted({*each(cluster, NODE, _name), *occupied(cluster)})
 
 
 def node_plan(name: str, cluster: Cluster) -> NodePlan:

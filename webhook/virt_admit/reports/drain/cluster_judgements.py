@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 
 from virt_admit.forecasts.drain import drain_plan, progress
-from virt_admit.forecasts.drain.drain_plan import Plan, node_plan
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan, node_plan
 from virt_admit.forecasts.upgrade import node_drain
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes.cluster import Cluster, keep
@@ -24,6 +24,11 @@ class ClusterJudgements(Judgements):
     def plan(self) -> Plan:
         """Return the plan of the drains of all nodes."""
         return self.view.cached(drain_plan.plan)
+
+    def node_plans(self, first: Container[str]) -> Iterator[NodePlan]:
+        """Yield the plan of one node after the other, these first. They are kept, so that ``plan`` makes none again."""
+        names = drain_plan.every_node(self.view)
+        return (node_plan(name, self.view) for name in sorted(names, key=lambda name: name not in first))
 
     def page(self) -> Page:
         """Return the page of that plan."""
