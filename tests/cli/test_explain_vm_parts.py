@@ -152,3 +152,13 @@ def test_a_finding_about_the_vm_and_its_vmi_is_one_line(explain):
     _, text = explain(*world, form="text")
     lines = [line for line in text.splitlines() if "vm-live-migrate-not-migratable" in line]
     assert len(lines) == len(set(messages))
+
+
+def test_a_vm_whose_pod_is_gone_has_nothing_to_migrate(explain):
+    """KubeVirt's condition LiveMigratable stays as it was when the guest ran."""
+    lost = motion.vmi(activePods={"pod-db-1": "a"})
+    rest = WORLD[:3]
+    _, data = explain(*rest, lost)
+    assert (data["state"], data["migratable"]) == ("gone", False)
+    _, blind = explain(*rest, lost, unreadable=("pods",))
+    assert blind["migratable"] is True

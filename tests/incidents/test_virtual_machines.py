@@ -7,7 +7,16 @@ import pytest
 from click.testing import CliRunner
 
 from tests.advice import risky
-from tests.incidents import control_path, failures, leftovers, placement, second_look, target_pods, third_look
+from tests.incidents import (
+    control_path,
+    failures,
+    leftovers,
+    placement,
+    second_look,
+    target_pods,
+    targets,
+    third_look,
+)
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
@@ -18,6 +27,7 @@ INCIDENTS = [
     *second_look.incidents(),
     *third_look.incidents(),
     *leftovers.incidents(),
+    *targets.incidents(),
 ]
 
 

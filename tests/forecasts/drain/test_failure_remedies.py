@@ -2,7 +2,7 @@
 
 import pytest
 
-from virt_admit.forecasts.drain.states.vm_states_failures import remedy
+from virt_admit.forecasts.drain.states.vm_states_failures import PAIR_REMEDY, SIZE_REMEDY, pair_remedy, remedy
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,10 @@ from virt_admit.forecasts.drain.states.vm_states_failures import remedy
 )
 def test_the_remedy_is_about_the_reason(reason, repair):
     assert remedy(reason).startswith(repair)
+
+
+def test_a_claim_that_is_too_small_is_no_matter_of_processors():
+    small = "the destination volume is smaller than the source volume"
+    lacks = "guest CPU doesn't match specification: missing features: hle"
+    assert pair_remedy([small, small]) == SIZE_REMEDY
+    assert pair_remedy([small, lacks]) == PAIR_REMEDY

@@ -47,4 +47,12 @@ def test_a_drain_notes_what_happens_to_vms_that_are_left():
     (lost,) = notes(machine({"deletion": limit | {"nodeVolumeDetachTimeoutSeconds": 300}}))
     assert "VMs that still run 5 min later are lost with the node" in lost
     assert notes(machine({"deletion": limit}, deleted=False)) == []
-    assert notes(machine({})) == []
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"nodeDrainTimeout": "0s"}, {"deletion": {"nodeDrainTimeoutSeconds": 0}}], ids=["unset", "0s", "0"]
+)
+def test_a_drain_notes_that_nothing_ends_it(spec):
+    (note,) = notes(machine(spec))
+    assert "drains the node for Machine w without a limit" in note
+    assert notes(machine(spec, deleted=False)) == []

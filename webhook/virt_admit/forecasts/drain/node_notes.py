@@ -63,15 +63,22 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
     """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out passes."""
     found: dict[str, str] = {}
     for machine in cluster.known(CAPI_MACHINE):
-        end = machine_drain.ends(machine) if machine.deleted else None
-        if end is not None:
+        if not machine.deleted:
+            continue
+        node = machine.at("status", "nodeRef", "name").text or ""
+        end = machine_drain.ends(machine)
+        if machine_drain.timeout(machine) is None:
+            found[node] = (
+                f"Cluster API drains the node for Machine {machine.name} without a limit, as nodeDrainTimeout is not set: "
+                "VMs that cannot leave keep the Machine."
+            )
+        elif end is not None:
             detach = machine_drain.detach_timeout(machine)
             after = (
                 "VMs with attached volumes that still run then keep the node waiting without limit, others are lost with it"
                 if detach is None
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
-            node = machine.at("status", "nodeRef", "name").text or ""
             found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end)}: {after}."
     return found
 

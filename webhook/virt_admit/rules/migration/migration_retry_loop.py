@@ -69,9 +69,8 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
-        return (
-            f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 60)}. Set a CPU model that all nodes have."
-        )
+        remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])
+        return f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 60)}. {remedy}"
     if failure:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 70)}. {remedy}"

@@ -8,12 +8,14 @@ limits, and with ``External`` at the controller that moves the VM. Else shut the
 stays after the end of the maintenance: remove it with ``virtctl evacuate-cancel``.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubevirt.instances import migration_failures, migrations
 from virt_admit.model.messages import cut_middle, sentence
 from virt_admit.rule import (
@@ -38,7 +40,7 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(migrations.READS, clock.READS),
+    reads=union(migrations.READS, clock.READS, {NODE: ("spec.unschedulable",)}),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -51,9 +53,19 @@ class Params:
 )
 def check(vmi: Object, context: Context[Params]) -> Findings:
     mark = vmi.at("status", "evacuationNodeName")
-    if not mark.text or vmi.deleted or any(migrations.unfinished(vmi, context.cluster)):
+    if not mark.text or vmi.deleted:
         return
     longest = context.params.longest
+    moving = list(migrations.unfinished(vmi, context.cluster))
+    if _left_over(vmi, moving, timedelta(microseconds=longest // 1000), context.cluster):
+        yield Finding(
+            mark.path,
+            f"node {mark.text} accepts VMs again, but this VMI is still to leave it, so migrations are repeated. If the "
+            f"maintenance has ended, remove the mark: virtctl evacuate-cancel vmi {vmi.name}.",
+        )
+        return
+    if moving:
+        return
     now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
     if now is not None and last is not None and now - last < timedelta(microseconds=longest // 1000):
         return
@@ -66,6 +78,18 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (120, 80, 50)]
     yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+
+
+def _left_over(vmi: Object, moving: Sequence[Object], longest: timedelta, cluster: Cluster) -> bool:
+    """Return whether a VMI waits to leave a node which no drain empties any more. A running migration is no wait."""
+    if any(each.at("status", "phase").text not in ("", None, *_WAITING) for each in moving):
+        return False
+    node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
+    since = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
+    return node is not None and not node.at("spec", "unschedulable").boolean and since is not None and since > longest
+
+
+_WAITING: Final = ("Pending", "Scheduling")
 
 
 def _failure(vmi: Object, cluster: Cluster) -> str:

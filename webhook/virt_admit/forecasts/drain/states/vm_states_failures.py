@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -30,7 +30,7 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
             reason = f"migrations fail on every node: {_pairs(impossible)}"
-            return Ruling(StateEffect.BLOCKS, reason, PAIR_REMEDY, ProblemCause.MIGRATION_FAILS)
+            return Ruling(StateEffect.BLOCKS, reason, pair_remedy(impossible.values()), ProblemCause.MIGRATION_FAILS)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     if loads and not (settings is not None and settings.ends_at_deadline):
@@ -45,8 +45,17 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
 
 
 PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
+SIZE_REMEDY: Final = (
+    "provide destination claims of at least the size of the disks, or set the former claims in the VM again"
+)
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
+
+
+def pair_remedy(texts: Iterable[str]) -> str:
+    """Return what helps against failures that every repetition between two nodes has: none of them is about the node
+    if the new claim of a disk is too small."""
+    return SIZE_REMEDY if all("destination volume" in text.lower() for text in texts) else PAIR_REMEDY
 
 
 def load_remedy(vmi: Object) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.states import lost_launchers
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
@@ -19,6 +20,7 @@ from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.messages import cut
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
@@ -174,6 +176,10 @@ def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
     if phase in migrations.FINAL_PHASES:
         return vm_events.not_running(f"it is not running: its VMI is {phase}")
+    recovery = found.obj.condition("ManualRecoveryRequired")
+    if phase is None and recovery["status"].text == "True":  # pkg/virt-controller/watch/vm/vm.go#startVMI
+        said = recovery["message"].text or "a migration of its volumes did not end"
+        return vm_events.not_running(f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, 200)}")
     return vm_events.not_running(f"it has no node yet: its VMI is {phase}" if phase else vm_events.NOT_RUNNING)
 
 
@@ -224,8 +230,10 @@ def _strategy(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str 
 
 
 def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | None:
-    """Return KubeVirt's own answer for a running VM, else what the spec says."""
+    """Return KubeVirt's own answer for a running VM, else what the spec says. Without its pod it has nothing to migrate."""
     if found.vmi is not None:
+        if lost_launchers.is_gone(found.vmi, cluster):
+            return False
         known = vmis.migratable(found.vmi)
         unseen += [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
         return known
