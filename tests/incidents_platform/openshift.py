@@ -130,6 +130,32 @@ def etcd_down_on_a_ready_node() -> Incident:
     return Incident(source, items, "outage m1", 2, says)
 
 
+def sick_master(*not_ready: str) -> list[Object]:
+    """Return OpenShift where the kubelet of m1 says that it is not ready, and members of etcd on other nodes fail."""
+    nodes = [
+        node(name, None, roles=("control-plane", "master"), ready="False" if name == "m1" else "True")
+        for name in MASTERS
+    ]
+    own = [
+        unready(each) if each["metadata"]["name"].endswith(not_ready) else each for each in guards("etcd", MASTERS, 2)
+    ]
+    done = obj(
+        "ClusterVersion", "config.openshift.io/v1", "version", status={"conditions": conditions(Progressing=False)}
+    )
+    return [*nodes, *cluster(), *own, *self_remediation(), done]
+
+
+def etcd_keeps_a_node_from_its_remediation() -> Incident:
+    says = ("m1, to keep the quorum of etcd: PodDisruptionBudget etcd-guard-pdb allows no disruption",)
+    source = "https://github.com/medik8s/node-healthcheck-operator/pull/293"
+    return Incident(source, sick_master("m0"), "explain nhc/check", 0, says)
+
+
+def etcd_lets_a_node_go_that_is_down_already() -> Incident:
+    source = "https://github.com/medik8s/node-healthcheck-operator/pull/276"
+    return Incident(source, sick_master("m1"), "explain nhc/check", 0, ("m1 (Ready=False)",), ("quorum",))
+
+
 def remediation_that_timed_out() -> Incident:
     items = dead(cluster("n1", vms=[("web", "n1")]), "n1") + self_remediation("worker")
     check = only(items, "NodeHealthCheck", "check")
@@ -187,6 +213,8 @@ def incidents() -> list[Incident]:
         eviction_webhook_without_endpoint(),
         taint_left_by_a_remediator(),
         etcd_down_on_a_ready_node(),
+        etcd_keeps_a_node_from_its_remediation(),
+        etcd_lets_a_node_go_that_is_down_already(),
         remediation_that_timed_out(),
         api_service_without_endpoint(),
         descheduler_without_background_evictions(),

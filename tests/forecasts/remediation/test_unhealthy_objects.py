@@ -356,3 +356,20 @@ def test_without_a_clock_a_terminating_node_cannot_be_judged():
         del condition["lastHeartbeatTime"]
     (found,) = unhealthy_objects.unhealthy(*of(nhc(), made, mhc("custom")))
     assert isinstance(found, Unseen)
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+def test_the_guard_of_etcd_that_could_not_be_read_is_named(under_way):
+    master = node("m0", Ready="False")
+    master.data["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = ""
+    check = nhc(remediationTemplate=template())
+    if under_way:
+        check.data["status"] = {
+            "unhealthyNodes": [{"name": "m0", "remediations": [{"started": "2026-01-01T11:30:00Z"}]}]
+        }
+    openshift = make("config.openshift.io/v1", "ClusterVersion", "version")
+    known = ["clusterversions.config.openshift.io", "machinehealthchecks.machine.openshift.io", "nodes"]
+    found = blocked(check, master, snr_template(), openshift, complete=known)
+    assert ["poddisruptionbudgets.policy" in each.what for each in found if isinstance(each, Unseen)] == [True] * (
+        not under_way
+    )

@@ -36,9 +36,9 @@ from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machines, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
+from virt_admit.model.remediation.etcd_guard import ETCD
 from virt_admit.model.remediation.health_checks import HealthCheck
 
-ETCD: Final = "openshift-etcd"
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
 _OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 

@@ -10,10 +10,11 @@ from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.config_pool_updates import CURRENT, DESIRED
-from virt_admit.model.remediation import health_checks, machine_deletion, machine_owners, machines
+from virt_admit.model.remediation import etcd_guard, health_checks, machine_deletion, machine_owners, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 STORM: Final = "StormActive"
@@ -31,6 +32,7 @@ def obstacles(
     if check.kind is kinds.NHC:
         yield from postponed(check, unhealthy, cluster)
         yield from _excluded(selection)
+        yield from _guarded(check, unhealthy, cluster)
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     for reason, kept in machine_owners.kept(check, selection).items():
         yield f"to {names(machine.name for machine in kept)}: {reason}"
@@ -111,6 +113,32 @@ def _excluded(selection: Selection) -> Iterator[str]:
     found = [node.name for node in selection.objects if node.labels.get(unhealthy_objects.EXCLUDED) == "true"]
     if found:
         yield f"to {names(found)}: the label {unhealthy_objects.EXCLUDED} excludes it"
+
+
+def _guarded(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
+    """Yield the control-plane nodes that etcd keeps from a remediation (#isControlPlaneRemediationAllowed).
+
+    A remediation that has begun goes on, and only OpenShift has the guard.
+    """
+    under_way = {
+        node["name"].text
+        for node in check.obj.at("status", "unhealthyNodes").items()
+        if any(True for _ in node["remediations"].items())
+    }
+    waiting = [each.name for each in unhealthy if is_control_plane(each.obj) and each.name not in under_way]
+    if not waiting:
+        return
+    versions_known, unread = gather(cluster.list(kinds.CLUSTER_VERSION))
+    if not versions_known:
+        if unread:
+            yield Unseen(unread)
+        return
+    try:
+        for name in waiting:
+            if why := etcd_guard.refusal(name, cluster):
+                yield f"to {name}, to keep the quorum of etcd: {why}"
+    except Unseen as unseen:
+        yield unseen
 
 
 def postponed(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:

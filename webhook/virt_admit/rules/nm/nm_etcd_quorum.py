@@ -8,24 +8,19 @@ this node is healthy, draining the node risks the quorum and with it the API. Th
 is broken.
 """
 
-from virt_admit.model.kubernetes import nodes, selectors
-from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE, PDB, POD
-from virt_admit.model.kubernetes.reads import CONDITIONS, NAME
-from virt_admit.model.remediation import maintenance
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.kinds import CLUSTER_VERSION, INFRASTRUCTURE, NM, NM_KUBEVIRT, NODE
+from virt_admit.model.kubernetes.reads import NAME, union
+from virt_admit.model.remediation import etcd_guard, maintenance
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, rule
-
-ETCD = "openshift-etcd"
 
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
-    reads={
-        NODE: ("metadata.labels",),
-        INFRASTRUCTURE: NAME,
-        CLUSTER_VERSION: NAME,
-        PDB: ("spec.selector", "status.disruptionsAllowed"),
-        POD: ("metadata.labels", "spec.nodeName", *CONDITIONS),
-    },
+    reads=union(
+        etcd_guard.READS,
+        {NODE: ("metadata.labels",), INFRASTRUCTURE: NAME, CLUSTER_VERSION: NAME},
+    ),
     operations=(Operation.CREATE,),
     action=Action.DENY,
     sources=("medik8s/common:pkg/etcd/etcd.go", "OpenShift Virtualization, Nodes 10.1"),
@@ -35,7 +30,7 @@ def check(obj: Object, context: Context) -> Findings:
     node = cluster.get(NODE, "", name.text) if name.text else None
     if node is None or not nodes.is_control_plane(node) or not _is_openshift(cluster):
         return
-    refusal = _refusal(node.name, cluster)
+    refusal = etcd_guard.refusal(node.name, cluster)
     if refusal:
         yield Finding(
             name.path,
@@ -52,19 +47,3 @@ def _is_openshift(cluster: Cluster) -> bool:
     if any(cluster.known(kind) for kind in (INFRASTRUCTURE, CLUSTER_VERSION)):
         return True
     return any(True for kind in (INFRASTRUCTURE, CLUSTER_VERSION) for _ in cluster.list(kind))
-
-
-def _refusal(node: str, cluster: Cluster) -> str:
-    """Return why etcd allows no disruption, or "" (medik8s/common:pkg/etcd/etcd.go#IsEtcdDisruptionAllowed)."""
-    budgets = list(cluster.list(PDB, ETCD))
-    if len(budgets) != 1:
-        return f"{ETCD} has {len(budgets)} PodDisruptionBudgets instead of 1"
-    budget = budgets[0]
-    if (budget.at("status", "disruptionsAllowed").integer or 0) >= 1:
-        return ""
-    selector = selectors.parse(budget.at("spec", "selector").value)
-    for pod in cluster.list(POD, ETCD):
-        if pod.at("spec", "nodeName").text == node and selector.matches(pod.labels):
-            ready = pod.condition("Ready")["status"].text
-            return f"PodDisruptionBudget {budget.name} allows no disruption" if ready in ("True", "Unknown") else ""
-    return ""
