@@ -94,6 +94,21 @@ def provisioning_loop() -> Incident:
     return Incident("https://github.com/projectbeskar/beskar7/pull/191", items, "scan", 0, says)
 
 
+def waiting_for_a_hook() -> Incident:
+    waits = {"type": "Deleting", "status": "True", "reason": "WaitingForPreDrainHook"}
+    own = machine("machine-n1", "n1", conditions=[waits])
+    own["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move-storage": "storage-team"}
+    rest = machine("machine-n2", "n2")  # the hook of a Machine that stays says nothing
+    rest["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/at-rest": "storage-team"}
+    says = (
+        "Machine capi/machine-n1 is being deleted, but its controller does not drain the node",
+        "the pre-drain hook move-storage of storage-team is set",
+    )
+    items = [*cluster(vms=[("web", "n1")]), own, rest, *management()]
+    source = "https://github.com/kubernetes-sigs/cluster-api/pull/11590"
+    return Incident(source, items, "drain n1 n2", 0, says, ("at-rest",))
+
+
 def incidents() -> list[Incident]:
     return [
         drain_of_a_dead_node(),
@@ -101,4 +116,5 @@ def incidents() -> list[Incident]:
         single_instance(),
         too_many_unhealthy(),
         provisioning_loop(),
+        waiting_for_a_hook(),
     ]

@@ -156,6 +156,16 @@ def etcd_lets_a_node_go_that_is_down_already() -> Incident:
     return Incident(source, sick_master("m1"), "explain nhc/check", 0, ("m1 (Ready=False)",), ("quorum",))
 
 
+def hook_that_stays() -> Incident:
+    hook = {"name": "MigrateImportantApp", "owner": "my-app-migration-controller"}
+    own = obj("Machine", "machine.openshift.io/v1beta1", "w-1", "openshift-machine-api")
+    own["metadata"] |= {"deletionTimestamp": ago(hours=5), "finalizers": ["machine.machine.openshift.io"]}
+    own |= {"spec": {"lifecycleHooks": {"preDrain": [hook]}}, "status": {"nodeRef": {"kind": "Node", "name": "n1"}}}
+    says = ("the pre-drain hook MigrateImportantApp of my-app-migration-controller is set",)
+    source = "https://github.com/openshift/enhancements/pull/862"
+    return Incident(source, [*cluster(), own, *namespaces("openshift-machine-api")], "drain n1", 0, says)
+
+
 def remediation_that_timed_out() -> Incident:
     items = dead(cluster("n1", vms=[("web", "n1")]), "n1") + self_remediation("worker")
     check = only(items, "NodeHealthCheck", "check")
@@ -215,6 +225,7 @@ def incidents() -> list[Incident]:
         etcd_down_on_a_ready_node(),
         etcd_keeps_a_node_from_its_remediation(),
         etcd_lets_a_node_go_that_is_down_already(),
+        hook_that_stays(),
         remediation_that_timed_out(),
         api_service_without_endpoint(),
         descheduler_without_background_evictions(),

@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import API_SERVICE, CAPI_MACHINE, MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.kinds import API_SERVICE, CAPI_MACHINE, MACHINE, MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import count, names
@@ -28,6 +28,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
+    yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     for pool in cluster.known(MACHINE_CONFIG_POOL):
         selector = pool.at("spec", "nodeSelector")
@@ -57,6 +58,21 @@ def _hanging(found: Object) -> Iterator[str]:
         return
     waits = f" waits for {count(len(pending), 'pod')} ({names(pending, 80)})" if pending else " has not completed"
     yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
+
+
+def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return for nodes whose Machine is being deleted the hooks without which its controller does not drain them."""
+    found: dict[str, list[str]] = {}
+    for machine in (machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind)):
+        hooks = list(machine_drain.pre_drain_hooks(machine))
+        if hooks:
+            node = machine.at("status", "nodeRef", "name").text or ""
+            which = f"the pre-drain hook{'s' * (len(hooks) > 1)} {names(hooks, 120)}"
+            found.setdefault(node, []).append(
+                f"Machine {machine.full_name} is being deleted, but its controller does not drain the node while {which} "
+                f"{'is' if len(hooks) == 1 else 'are'} set. Check the owner of each hook: no time-out ends this wait."
+            )
+    return found
 
 
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:

@@ -6,11 +6,12 @@ Source: kubernetes-sigs/cluster-api: core/reconcilers/machine/machine_controller
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
@@ -24,8 +25,32 @@ READS: Final[Reads] = {
         "status.deletion.nodeDrainStartTime",
         "status.deletion.waitForNodeVolumeDetachStartTime",
         "status.conditions",
-    )
+        "metadata.annotations",
+    ),
+    MACHINE: ("spec.lifecycleHooks", "status.nodeRef.name"),
 }
+
+_PRE_DRAIN: Final = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+"""The annotation of a Machine whose drain waits, alone or with ``/NAME`` (common_types.go#PreDrainDeleteHookAnnotationPrefix).
+Its value names the owner."""
+
+
+def pre_drain_hooks(machine: Object) -> Iterator[str]:
+    """Yield the hooks that a Machine being deleted waits for before its node is drained, as ``NAME of OWNER``.
+
+    No time-out ends that wait: of Cluster API (machine_controller.go#reconcileDelete) and of OpenShift
+    (machine-api-operator: pkg/controller/machine/drain_controller.go).
+    """
+    if not machine.deleted:
+        return
+    if kinds.of(machine) is CAPI_MACHINE:
+        hooks = [(key, value) for key, value in machine.annotations.items() if key.startswith(_PRE_DRAIN)]
+        found = [(key.removeprefix(_PRE_DRAIN).lstrip("/"), value) for key, value in sorted(hooks)]
+    else:
+        listed = machine.at("spec", "lifecycleHooks", "preDrain").items()
+        found = [(hook["name"].text or "", hook["owner"].text or "") for hook in listed]
+    for name, owner in found:
+        yield f"{name or 'without a name'} of {owner}" if owner else name or "without a name"
 
 
 def timeout(machine: Object) -> int | None:
