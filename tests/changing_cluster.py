@@ -14,6 +14,7 @@ from typing import Any
 
 from tools import example_cluster
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.upgrade import node_drain  # noqa: F401 - its reads are among those of the forecasts
 from virt_admit.install.manifests import FORECAST_READS
 from virt_admit.kube import vm_ledger_feed
@@ -60,6 +61,8 @@ class ChangingCluster:
         self.moment.refresh()
         self.moment.time = TIMES[0]
         fields = retained_fields(self.rules, FORECAST_READS)
+        self.now_made: dict[str, NodePlan] = {}
+        """The plans that show before all else."""
         self.kept = ClusterJudgements(self.moment, self.rules, self.policy, fields)
 
     def change(self) -> str:
@@ -79,15 +82,19 @@ class ChangingCluster:
         return f"{key[0]} {key[1]}/{key[2]}: {self._edit(key)}"
 
     def follow(self) -> None:
-        """Let the judgements follow, with a time that may have passed."""
-        changes = self.moment.refresh()
+        """Let the judgements follow, with a time that may have passed and forecasts that the next change may interrupt."""
+        changes, self.now_made = self.moment.refresh(), {}
         self.moment.time = self.rng.choice(TIMES)
         self.kept.change(changes, time_passed=True)
+        for made in self.kept.plans_of_changed(changes, 1):
+            self.now_made[made.name] = made
+        self.kept.advance(lambda: self.rng.random() < 0.3)
 
     def kept_results(self) -> dict[str, Any]:
         """Return everything that the watch shows of the judgements that are kept."""
         found = {f"finding {each.called}": each.response for each in self.kept.report().results}
         nodes = {f"node {each.name}": node_report(each) for each in self.kept.plan().nodes}
+        nodes |= {f"node {name}": node_report(each) for name, each in self.now_made.items()}
         return {**found, **nodes, "page": self.kept.page(), "seconds": self.kept.seconds()}
 
     def full_results(self) -> dict[str, Any]:
@@ -197,6 +204,9 @@ def differences(count: int, seed: int) -> Iterator[str]:
     """Change a cluster so many times, and yield each change after which the judgements are not equal to full ones."""
     cluster = ChangingCluster(seed)
     for number in range(count):
+        if number % 3:  # their forecasts are perhaps not all made
+            cluster.change()
+            cluster.follow()
         what = cluster.change()
         cluster.follow()
         kept, full = cluster.kept_results(), cluster.full_results()

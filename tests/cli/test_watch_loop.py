@@ -11,7 +11,7 @@ from virt_admit.kube.cache import ClusterCache, StoreState
 from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes.kinds import NODE, VM
 from virt_admit.policy.files import load_policy
-from virt_admit.reports.drain.cluster_judgements import ClusterJudgements
+from virt_admit.reports.drain import cluster_judgements
 from virt_admit.rules import load_rules
 from virt_admit.serving.metrics import ProcessMetrics
 
@@ -93,63 +93,6 @@ def test_forecasts_do_not_rest_when_a_kind_cannot_be_read_any_more(live, watch, 
     assert True not in watch.latest.drainable.values()
 
 
-def test_a_changed_node_is_shown_before_the_others(live, watch, monkeypatch):
-    live.stores[NODE].upsert({"metadata": {"name": "a"}})
-    monkeypatch.setattr(watch_loop, "QUICK", -1)
-    watch.look()
-    watch._forecast_again = 0
-    made, shown = [], []
-    plans = ClusterJudgements.node_plans
-
-    def node_plans(self, first):
-        for plan in plans(self, first):
-            made.append(plan.name)
-            yield plan
-
-    monkeypatch.setattr(ClusterJudgements, "node_plans", node_plans)
-    monkeypatch.setattr(watch, "_show", lambda state: shown.append((len(made), dict(state.drainable))))
-    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
-    watch.look()
-    assert made == ["n1", "a", "n0"]
-    (findings, early, whole) = shown
-    assert "n1" not in findings[1]
-    assert (early[0], set(early[1])) == (2, {"a", "n0", "n1"})
-    assert whole == (3, early[1])
-
-
-def test_a_heartbeat_is_no_changed_node(live, watch):
-    beat = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2027-03-01T11:59:50Z"}]}
-    live.stores[NODE].upsert({"metadata": {"name": "n0"}, "status": beat})
-    watch.look()
-    beat = {"conditions": [{**beat["conditions"][0], "lastHeartbeatTime": "2027-03-01T12:00:00Z"}]}
-    live.stores[NODE].upsert({"metadata": {"name": "n0"}, "status": beat})
-    watch._changed(watch._policy(), datetime.date.today())
-    assert watch._changed_nodes == set()
-
-
-@pytest.mark.parametrize(("interrupted", "nodes"), [(60, {"n0"}), (-1, {"n0", "n1"})], ids=["", "for too long"])
-def test_a_change_interrupts_slow_forecasts(live, watch, monkeypatch, interrupted, nodes):
-    monkeypatch.setattr(watch_loop, "QUICK", -1)
-    monkeypatch.setattr(watch_loop, "INTERRUPTED", interrupted)
-    plans = ClusterJudgements.node_plans
-
-    def node_plans(self, first):
-        for plan in plans(self, first):
-            live.stores[VM].upsert(vm("db", running=True))
-            yield plan
-
-    monkeypatch.setattr(ClusterJudgements, "node_plans", node_plans)
-    watch._changed_nodes, watch._forecast_again = set(), 0
-    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
-    watch.look()
-    assert denied(watch) == []
-    assert set(watch.latest.drainable) == nodes
-    watch._forecast_again = 0
-    watch.look()
-    assert denied(watch) == ["db"]
-    assert set(watch.latest.drainable) == {"n0", "n1"}
-
-
 def test_a_change_that_nothing_reads_publishes_nothing(live, watch):
     shown = watch.latest
     heartbeat = {"annotations": {"kubevirt.io/heartbeat": "2027-03-01T11:59:50Z"}}
@@ -168,3 +111,75 @@ def test_a_full_judgement_is_compared_with_what_was_kept(live, watch, metrics, m
     watch.look()
     assert metrics.registry.get_sample_value(DIFFERENCES) == 1
     assert denied(watch) == []
+
+
+def test_a_change_interrupts_forecasts_and_is_judged_first(live, watch, monkeypatch):
+    monkeypatch.setattr(watch_loop, "QUICK", -1)
+    node_plan, made = cluster_judgements.node_plan, []
+
+    def plan_while_a_vm_changes(name, cluster):
+        made.append(name)
+        if made == ["n0"]:
+            live.stores[VM].upsert(vm("db", running=True))
+        return node_plan(name, cluster)
+
+    monkeypatch.setattr(cluster_judgements, "node_plan", plan_while_a_vm_changes)
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
+    watch.look()
+    assert made == ["n0"]
+    assert set(watch.latest.drainable) == {"n0"}
+    watch.look()
+    assert denied(watch) == ["db"]
+    assert set(watch.latest.drainable) == {"n0", "n1"}
+
+
+def test_forecasts_that_are_interrupted_for_long_are_made(live, watch, monkeypatch):
+    monkeypatch.setattr(watch_loop, "QUICK", -1)
+    monkeypatch.setattr(watch_loop, "LONGEST_PAUSE", 0)
+    node_plan = cluster_judgements.node_plan
+
+    def plan_while_nodes_change(name, cluster):
+        live.stores[VM].upsert(vm("db", running=True))
+        return node_plan(name, cluster)
+
+    monkeypatch.setattr(cluster_judgements, "node_plan", plan_while_nodes_change)
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
+    watch.look()
+    assert set(watch.latest.drainable) == {"n0", "n1"}
+
+
+def test_a_cordoned_node_shows_while_forecasts_rest(live, watch):
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}})
+    watch.look()
+    watch._forecast_again += 1000
+    live.stores[NODE].upsert({"metadata": {"name": "n1"}, "spec": {"unschedulable": True}})
+    watch.look()
+    states = {node.name: node.state for node in watch._forecasts.plan.nodes}
+    assert {name for name, state in states.items() if "cordoned" in state} == {"n1"}
+    assert watch._judged is not None
+
+
+def cost(live, watch, change):
+    """How many values are computed because of a change."""
+    before = watch._judgements.computed
+    change()
+    watch.look()
+    return watch._judgements.computed - before
+
+
+def test_a_change_costs_the_same_in_a_larger_cluster(live, watch):
+    def costs():
+        heartbeat = {"annotations": {"kubevirt.io/heartbeat": "2027-03-01T11:59:50Z"}}
+        yield cost(live, watch, lambda: live.stores[VM].upsert(vm("db", running=True)))
+        yield cost(live, watch, lambda: live.stores[VM].upsert(vm("db")))
+        yield cost(live, watch, lambda: live.stores[NODE].upsert({"metadata": {"name": "n0", **heartbeat}}))
+        yield cost(live, watch, lambda: live.stores[NODE].upsert({"metadata": {"name": "n0"}}))
+
+    small = list(costs())
+    for number in range(40):
+        live.stores[VM].upsert(vm(f"vm{number}"))
+        live.stores[NODE].upsert({"metadata": {"name": f"other{number}"}})
+    watch.look()
+    assert list(costs()) == small
+    assert small[0] > 0
+    assert small[2:] == [0, 0]

@@ -146,6 +146,22 @@ def test_a_value_that_is_forgotten_is_computed_again(rounds):
     assert rounds.ran() == ["value", "value"]
 
 
+def test_values_that_nothing_uses_any_more_are_dropped(rounds):
+    below = rounds.noted("below", zones)
+    used = rounds.noted("used", lambda cluster: cluster.cached(below))
+    reader = lambda cluster: "zone" in cluster.get(NODE, "", "a").labels or cluster.cached(used)  # noqa: E731
+    rounds.recorded.remember("reader", reader)
+    assert len(rounds.recorded) == 3
+    rounds.change(node("a", zone="z"))
+    assert rounds.recorded.remember("reader", reader) is True
+    rounds.change(node("b"))
+    assert len(rounds.recorded) == 1
+    rounds.change(node("a"))
+    rounds.ran()
+    assert rounds.recorded.remember("reader", reader) == {"a": "", "b": ""}
+    assert rounds.ran() == ["used", "below"]
+
+
 def test_other_clusters_keep_nothing_by_key(rounds):
     value = rounds.noted("value", zones)
     assert keep(rounds.live, "value", value) == keep(rounds.live, "value", value) == {"a": "", "b": ""}

@@ -91,6 +91,8 @@ class RecordedCluster:
         """Values that read something that changed."""
         self._suspect: set[Hashable] = set()
         """Values that use a stale value, maybe over others."""
+        self._left: set[Hashable] = set()
+        """Values that another value used and that none used when it was left."""
         self._objects: WeakValueDictionary[tuple[Kind, str, str], Object] = WeakValueDictionary()
         """The decoded objects that any value holds."""
         self._tables: dict[tuple[Kind, Callable[[Object], Any]], dict[tuple[str, str], Any]] = {}
@@ -99,6 +101,10 @@ class RecordedCluster:
         """A counter of computations."""
         self.view: Cluster = RecordedView(self, None)
         """The cluster with these values. What is read here is not recorded."""
+
+    def __len__(self) -> int:
+        """Return the number of values that are kept."""
+        return len(self._values)
 
     @property
     def due(self) -> frozenset[Hashable]:
@@ -118,6 +124,7 @@ class RecordedCluster:
         Returns:
             Whether any value may have to be computed again that had not to be before.
         """
+        self._forget_unused()
         before = len(self._stale) + len(self._suspect)
         self._round += 1
         changed = set(reads)
@@ -137,6 +144,13 @@ class RecordedCluster:
                     self._suspect.add(user)
                     pending.append(user)
         return len(self._stale) + len(self._suspect) > before
+
+    def _forget_unused(self) -> None:
+        """Drop values that were left and that none has used since, and what they alone used."""
+        while self._left:
+            key = self._left.pop()
+            if key not in self._users:
+                self.forget(key)
 
     def _forget_objects(self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]) -> None:
         for key in [key for key in self._objects if key[0] in kinds] if kinds else ():
@@ -184,7 +198,7 @@ class RecordedCluster:
         value = self._values.pop(key, None)
         if value is not None:
             _unlink(self._readers, value.reads, key)
-            _unlink(self._users, value.uses, key)
+            self._left.update(_unlink(self._users, value.uses, key))
         self._stale.discard(key)
         self._suspect.discard(key)
 
@@ -253,13 +267,17 @@ class RecordedCluster:
         return [table[name] for name in self.cluster.names(kind) if name in table]
 
 
-def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashable) -> None:
+def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashable) -> list[Any]:
+    """Remove a reader of these keys, and return those that have none left."""
+    left = []
     for key in keys:
         linked = index.get(key)
         if linked is not None:
             linked.discard(reader)
             if not linked:
                 del index[key]
+                left.append(key)
+    return left
 
 
 class RecordedView:

@@ -7,7 +7,7 @@ import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -16,19 +16,18 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.install.manifests import FORECAST_READS
 from virt_admit.kube import vm_ledger_feed
 from virt_admit.kube.field_filter import retained_fields
-from virt_admit.kube.frozen_cache import FrozenCache
+from virt_admit.kube.frozen_cache import Changes, FrozenCache
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes import clock, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, VMIM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.model.node_updates import updaters
 from virt_admit.policy.policy import Policy
@@ -52,11 +51,10 @@ LONGEST_PAUSE: Final = 30.0
 """Seconds. The loop rests for a quarter of the time that it judged, and forecasts rest three times as long as they took,
 at most this long."""
 QUICK: Final = 0.2
-"""Seconds. Forecasts that took longer come after the findings, so that they delay none."""
-INTERRUPTED: Final = 30.0
-"""Seconds for which changes may interrupt forecasts, to be judged first. Later ones wait, so that forecasts end."""
-FEW: Final = 20
-"""Changed nodes up to which their own forecasts are shown before those of the others."""
+"""Seconds. Forecasts that took longer come after the findings, so that they delay none; while they are made, changes are
+looked for so often. The plans of nodes that changed themselves come before the findings, for so long."""
+YIELD: Final = 0.05
+"""Seconds between two parts of forecasts that changes interrupt."""
 FULL_INTERVAL: Final = 3600.0
 """Seconds between two full judgements, with which the others are compared."""
 CLOCK_INTERVAL: Final = 60.0
@@ -138,12 +136,13 @@ class Watch(Collector):
         self._judged_by: object = None
         self._timed = self._compared = -FULL_INTERVAL
         self._judged: _Judged | None = None
+        """What was judged last, until its forecasts are made."""
+        self._last: _Judged | None = None
         self._judged_for = 0.0
         self._forecasts: _Forecasts | None = None
         self._forecast_again = 0.0
-        self._changed_nodes: set[str] = set()
-        self._interrupted_until: float | None = None
-        self._spent = 0.0
+        self._forecast_began: float | None = None
+        """When the forecasts began that are not made yet."""
         self.latest: ClusterState | None = None
         self._shown = CollectorRegistry()
         self._complete: ClusterState | None = None
@@ -171,8 +170,9 @@ class Watch(Collector):
                 self.look()
             except Exception:
                 log.exception("the cluster could not be judged")
-                self._stamp = self._judgements = self._judged = None
-            stopped.wait(max(DEBOUNCE, min(self._judged_for / 4, LONGEST_PAUSE)))
+                self._stamp = self._judgements = self._judged = self._forecast_began = None
+            rest = max(DEBOUNCE, min(self._judged_for / 4, LONGEST_PAUSE))
+            stopped.wait(rest if self._forecast_began is None else YIELD)
 
     def look(self) -> None:
         """Judge the cluster if something changed since the last call."""
@@ -186,7 +186,8 @@ class Watch(Collector):
         if stamp != self._stamp:
             self._judge(policy, today)
             self._stamp = stamp
-        if self._judged is not None and time.monotonic() >= self._forecast_again and self._forecast(self._judged):
+        if self._judged is not None and time.monotonic() >= self._forecast_again:
+            self._forecast(self._judged)
             self._estimate()
         if self._judged is None and self._complete is not None and self._complete is self.latest and current:
             self._last_success.set_to_current_time()
@@ -197,7 +198,8 @@ class Watch(Collector):
         judgements = self._changed(policy, today)
         if judgements is None:
             return
-        self._judged = judged = _Judged(judgements, judgements.report(), datetime.datetime.now(datetime.UTC), started)
+        judged = _Judged(judgements, judgements.report(), datetime.datetime.now(datetime.UTC), started)
+        self._judged = self._last = judged
         self._judged_for = time.monotonic() - started
         earlier = self._forecasts
         if earlier is None or earlier.unreadable != self._frozen.unreadable:
@@ -205,19 +207,12 @@ class Watch(Collector):
         elif earlier.seconds > QUICK:
             self._show(self._state(judged, earlier))
 
-    def _forecast(self, judged: _Judged) -> bool:
-        """Make the forecasts of what was judged, and show them with its findings.
-
-        Returns:
-            False: a change came that is judged first. What is made by then is kept.
-        """
-        started = time.monotonic()
-        judgements = judged.judgements
-        finished = self._forecast_nodes(judged, started)
-        self._spent += time.monotonic() - started
-        if not finished:
-            return False
-        started = time.monotonic()
+    def _forecast(self, judged: _Judged) -> None:
+        """Make the forecasts of what was judged, and show them with its findings. A change interrupts them."""
+        judgements, now = judged.judgements, time.monotonic()
+        self._forecast_began = started = now if self._forecast_began is None else self._forecast_began
+        if not judgements.advance(partial(self._has_to_look, now)):
+            return
         plan = judgements.plan()
         found = _Forecasts(
             plan=plan,
@@ -225,45 +220,30 @@ class Watch(Collector):
             drains=tuple(ongoing(plan, judgements.view)),
             drain_seconds=judgements.seconds(),
             unreadable=self._frozen.unreadable,
-            seconds=self._spent + time.monotonic() - started,
+            seconds=time.monotonic() - started,
         )
-        self._forecasts, self._judged, self._spent = found, None, 0.0
+        self._forecasts, self._judged, self._forecast_began = found, None, None
         rest = min(3 * found.seconds, LONGEST_PAUSE) if found.seconds > QUICK else 0
         self._forecast_again = time.monotonic() + rest
         self._show(self._state(judged, found))
         self._follow_drains(found)
-        self._changed_nodes, self._interrupted_until = set(), None
-        return True
 
-    def _forecast_nodes(self, judged: _Judged, started: float) -> bool:
-        """Make the forecast of each node. Where that takes long, show those of a few that changed before the others."""
-        self._interrupted_until = self._interrupted_until or started + INTERRUPTED
-        generation, earlier = self._cluster.generation, self._forecasts
-        changed = self._changed_nodes if len(self._changed_nodes) <= FEW else set()
-        made: list[NodePlan] = []
-        shown = False
-        for node in judged.judgements.node_plans(changed):
-            made.append(node)
-            now = time.monotonic()
-            if earlier is None or now - started <= QUICK:
-                continue
-            if not shown and node.name not in changed:
-                shown, earlier = True, self._show_early(judged, earlier, made)
-            if self._cluster.generation != generation and now < self._interrupted_until:
-                self._show(self._state(judged, earlier))
-                return False
-        return True
+    def _has_to_look(self, since: float) -> bool:
+        """Return whether changes have to be judged before more forecasts are made, which goes on until they are old."""
+        now, seen = time.monotonic(), self._stamp[0] if isinstance(self._stamp, tuple) else None
+        waiting = now - since >= QUICK and self._cluster.generation != seen
+        return waiting and self._forecast_began is not None and now - self._forecast_began < LONGEST_PAUSE
 
-    def _show_early(self, judged: _Judged, earlier: _Forecasts, nodes: Iterable[NodePlan]) -> _Forecasts:
-        """Show the forecasts of some nodes with the earlier ones of the others."""
-        plans = {node.name: node for node in (*earlier.plan.nodes, *nodes)}
-        plan = dataclasses.replace(earlier.plan, nodes=tuple(plans.values()))
-        drains = tuple(ongoing(plan, judged.judgements.view))
-        found = dataclasses.replace(earlier, plan=plan, drains=drains)
-        self._changed_nodes = set()
-        self._show(self._state(judged, found))
-        self._follow_drains(found)
-        return found
+    def _show_nodes(self, judgements: ClusterJudgements, changes: Changes) -> None:
+        """Show the plans of nodes that changed themselves among the earlier ones of other nodes, before all else."""
+        earlier, last = self._forecasts, self._last
+        if earlier is None or last is None or earlier.unreadable != self._frozen.unreadable:
+            return
+        made = {plan.name: plan for plan in judgements.plans_of_changed(changes, QUICK)}
+        nodes = tuple(made.get(node.name, node) for node in earlier.plan.nodes)
+        if nodes != earlier.plan.nodes:
+            self._forecasts = dataclasses.replace(earlier, plan=earlier.plan.with_nodes(nodes))
+            self._show(self._state(last._replace(started=time.monotonic()), self._forecasts))
 
     def _state(self, judged: _Judged, forecasts: _Forecasts) -> ClusterState:
         report, plan, unreadable = judged.report, forecasts.plan, self._frozen.unreadable
@@ -291,10 +271,10 @@ class Watch(Collector):
         self._frozen.time = clock.stamp(self._cluster.now())
         known = self._judgements if self._judged_by == (policy, today) else None
         self._timed = now if time_passed else self._timed
-        nodes = changes.get(NODE) or {}
-        self._changed_nodes |= {name for (_, name), pair in nodes.items() if _state_of(pair[0]) != _state_of(pair[1])}
         if known is not None and not known.change(changes, time_passed=time_passed) and not compare:
             return None
+        if known is not None and not compare:
+            self._show_nodes(known, changes)
         if known is None or compare:
             of_today = known.policy if known is not None else policy.at(today)  # results with another one are not equal
             full = ClusterJudgements(self._frozen, self._rules, of_today, self._looked_up)
@@ -384,11 +364,3 @@ class Watch(Collector):
             text = pages.render(watch_page.outdated(with_failover(latest.page(), failover), outdated))
             self._page = latest, failover, outdated, text
         return text
-
-
-def _state_of(node: Object | None) -> object:
-    """Return what of a Node decides on drains. Its heartbeats do not."""
-    if node is None:
-        return None
-    conditions = [(each["type"].value, each["status"].value) for each in node.at("status", "conditions").items()]
-    return node.labels, node["spec"].value, conditions

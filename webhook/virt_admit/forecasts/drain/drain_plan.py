@@ -134,6 +134,10 @@ class Plan:
             return False
         return None if self.unread_nodes or None in verdicts else True
 
+    def with_nodes(self, nodes: Iterable[NodePlan]) -> Plan:
+        """Return the plan with other plans of the same nodes, the worst first."""
+        return replace(self, nodes=tuple(sorted(nodes, key=_badness)))
+
 
 def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: InOrder = map) -> Plan:
     """Return what a drain of each of these nodes would do now, as if it alone were drained.
@@ -148,8 +152,8 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
         LookupError: a node does not exist.
     """
     whole = not nodes
-    named = every_node(cluster) if whole else sorted({selection.existing(name, cluster) for name in nodes})
-    plans = sorted(first_alone(in_order, partial(node_plan, cluster=cluster), named), key=_badness)
+    names = node_names(cluster) if whole else sorted({selection.existing(name, cluster) for name in nodes})
+    plans = sorted(first_alone(in_order, partial(node_plan, cluster=cluster), names), key=_badness)
     methods = workload_updates.in_force(cluster) if whole else None
     unread_nodes = (*unseen, *(_unread_nodes(plans, cluster) if whole else ()))
     return Plan(
@@ -163,8 +167,8 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
     )
 
 
-def every_node(cluster: Cluster) -> list[str]:
-    """Return the names of the nodes that are known, or that a VM names."""
+def node_names(cluster: Cluster) -> list[str]:
+    """Return the names of the nodes that are known or that VMs name."""
     return sorted({*each(cluster, NODE, _name), *occupied(cluster)})
 
 

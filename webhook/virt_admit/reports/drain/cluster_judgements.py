@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from virt_admit.forecasts.drain import drain_plan, progress
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan, node_plan
 from virt_admit.forecasts.upgrade import node_drain
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.kube.frozen_cache import Changes
 from virt_admit.model.kubernetes.cluster import Cluster, keep
+from virt_admit.model.kubernetes.json_codec import identical
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.reports.drain import html, report
-from virt_admit.reports.findings.incremental import Judgements, differences
+from virt_admit.reports.findings.incremental import Judgements, differences, steady
 from virt_admit.reports.html.page import Page
 
 log = logging.getLogger(__name__)
@@ -21,14 +25,29 @@ log = logging.getLogger(__name__)
 class ClusterJudgements(Judgements):
     """Findings and drains. Both are equal to those of a full judgement."""
 
+    def plans_of_changed(self, changes: Changes, seconds: float) -> Iterator[NodePlan]:
+        """Yield the plans of nodes that changed themselves, until so much time has passed."""
+        started = time.monotonic()
+        for name in changed_nodes(changes):
+            yield node_plan(name, self.view)
+            if time.monotonic() - started >= seconds:
+                return
+
+    def advance(self, interrupted: Callable[[], bool]) -> bool:
+        """Make the plan of one node after the other, until interrupted.
+
+        Returns:
+            Whether the plans of all nodes are made. Those that are made stay when the next call continues.
+        """
+        for name in drain_plan.node_names(self.view):
+            if interrupted():
+                return False
+            node_plan(name, self.view)
+        return True
+
     def plan(self) -> Plan:
         """Return the plan of the drains of all nodes."""
         return self.view.cached(drain_plan.plan)
-
-    def node_plans(self, first: Container[str]) -> Iterator[NodePlan]:
-        """Yield the plan of one node after the other, these first. They are kept, so that ``plan`` makes none again."""
-        names = drain_plan.every_node(self.view)
-        return (node_plan(name, self.view) for name in sorted(names, key=lambda name: name not in first))
 
     def page(self) -> Page:
         """Return the page of that plan."""
@@ -48,6 +67,17 @@ class ClusterJudgements(Judgements):
         if number:
             log.error("judgements were not up to date", extra={"number": number, "nodes": wrong})
         return number
+
+
+def changed_nodes(changes: Changes) -> list[str]:
+    """Return the names of nodes of which more than a heartbeat changed. A node that came or went is none."""
+    pairs = (changes.get(NODE) or {}).items()
+    return [
+        name
+        for (_, name), (before, after) in pairs
+        if before is not None and after is not None
+        if not identical(steady(NODE, before.data), steady(NODE, after.data))
+    ]
 
 
 def _page(cluster: Cluster) -> Page:

@@ -105,7 +105,7 @@ class Judgements:
                 yield whole(kind, *name)
                 seen.add(name)
                 continue
-            old, new = _steady(kind, before.data), _steady(kind, after.data)
+            old, new = steady(kind, before.data), steady(kind, after.data)
             if not identical(old, new):
                 yield whole(kind, *name)
                 if not identical(self._looked_at(kind, old), self._looked_at(kind, new)):
@@ -126,7 +126,7 @@ def _reads_of(kind: Kind, names: Iterable[Name]) -> Iterator[Read]:
         yield kind, None, None
 
 
-def _steady(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
+def steady(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without its heartbeats.
 
     They change all the time, and count only if they fail to appear. What reads a heartbeat compares it with the time, so
