@@ -5,7 +5,7 @@ import pytest
 from virt_admit.engine.recorded_cluster import RecordedCluster, same, whole
 from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.frozen_cache import FrozenCache
-from virt_admit.model.kubernetes.cluster import Unseen, each, entry, keep, unlisted
+from virt_admit.model.kubernetes.cluster import Unseen, each, entry, keep, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.objects import Object
 
@@ -136,6 +136,18 @@ def test_whether_a_kind_is_complete_depends_on_no_object(rounds):
     rounds.frozen.refresh()
     rounds.recorded.change([], [], [NODE])
     assert rounds.recorded.remember("reader", reader) == str(NODE)
+
+
+def test_whether_more_of_a_kind_may_exist_depends_on_no_object(rounds):
+    reader = rounds.noted("reader", lambda cluster: [unseen.what for unseen in more_may_exist(cluster, NODE)])
+    assert rounds.recorded.remember("reader", reader) == []
+    rounds.change(node("a", zone="z"))
+    rounds.recorded.remember("reader", reader)
+    assert rounds.ran() == ["reader"]
+    rounds.live.stores[NODE].replace({}, StoreState.REFUSED)
+    rounds.frozen.refresh()
+    rounds.recorded.change([], [], [NODE])
+    assert rounds.recorded.remember("reader", reader) == [str(NODE)]
 
 
 def test_a_value_that_is_forgotten_is_computed_again(rounds):
