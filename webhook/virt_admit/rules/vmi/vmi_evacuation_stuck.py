@@ -81,7 +81,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
 
 
 def _left_over(vmi: Object, moving: Sequence[Object], longest: timedelta, cluster: Cluster) -> bool:
-    """Return whether a VMI waits to leave a node which no drain empties any more. A running migration is no wait."""
+    """Return whether a VMI waits to leave a node which no drain empties any more. A migration that runs is not waiting."""
     if any(each.at("status", "phase").text not in ("", None, *_WAITING) for each in moving):
         return False
     node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
