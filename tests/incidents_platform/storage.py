@@ -121,6 +121,21 @@ def osd_without_data() -> Incident:
     return Incident("https://github.com/rook/rook/issues/12375", items, "drain n1", 1, says, ("about 1 minute",))
 
 
+def upgrade_without_the_drain_taint() -> Incident:
+    """Another controller removed the taint that makes KubeVirt move the VMs, and the upgrade waits for them."""
+    items = harvester((1, 6), HARVESTER, POLICY) + harvester_vm("web", "h2", (1, 6))
+    labels = {"harvesterhci.io/latestUpgrade": "true"}
+    states = {"h1": {"state": "Succeeded"}, "h2": {"state": "Pre-draining"}, "h3": {"state": "Images preloaded"}}
+    metadata = {"labels": labels, "creationTimestamp": ago(hours=3)}
+    upgrade = obj("Upgrade", "harvesterhci.io/v1beta1", "hvst-upgrade-x", "harvester-system", metadata=metadata)
+    items.append(upgrade | {"spec": {"version": "v1.7.0"}, "status": {"nodeStatuses": states}})
+    says = (
+        "Upgrade hvst-upgrade-x empties this node, but nothing asks vms/web to leave",
+        "kubectl taint nodes h2 kubevirt.io/drain=draining:NoSchedule",
+    )
+    return Incident("https://github.com/harvester/harvester/issues/9595", items, "drain h2", 0, says)
+
+
 def incidents() -> list[Incident]:
     return [
         wrong_selector(),
@@ -131,4 +146,5 @@ def incidents() -> list[Incident]:
         one_management_node(),
         failed_osd(),
         osd_without_data(),
+        upgrade_without_the_drain_taint(),
     ]

@@ -6,17 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import API_SERVICE, CAPI_MACHINE, MACHINE, MACHINE_CONFIG_POOL, NM, NM_KUBEVIRT
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import (
+    API_SERVICE,
+    CAPI_MACHINE,
+    HARVESTER_UPGRADE,
+    MACHINE,
+    MACHINE_CONFIG_POOL,
+    NM,
+    NM_KUBEVIRT,
+    UPGRADE_PLAN,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
+    updaters.READS,
     {API_SERVICE: ("status.conditions",), MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()},
 )
 
@@ -28,6 +43,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
+    yield from _not_asked(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     for pool in cluster.known(MACHINE_CONFIG_POOL):
@@ -58,6 +74,28 @@ def _hanging(found: Object) -> Iterator[str]:
         return
     waits = f" waits for {count(len(pending), 'pod')} ({names(pending, 80)})" if pending else " has not completed"
     yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
+
+
+def _not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that Harvester empties a node whose VMs nothing asks to leave.
+
+    Its pre-drain job taints the node, and waits for the VMs (harvester/harvester:package/upgrade/upgrade_node.sh).
+    """
+    update, key = updaters.of_nodes(cluster).get(node.name), vm_states.drain_taint(cluster)
+    if update is None or update.kind not in _OF_HARVESTER or update.phase is not Phase.DRAINING:
+        return
+    tainted = any(taint["key"].text == key for taint in node.at("spec", "taints").items())
+    here, _ = gather(on_node(cluster, node.name))
+    left = [vmi.full_name for vmi in here if not vmi.at("status", "evacuationNodeName").text]
+    if left and not tainted:
+        command = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}=draining:NoSchedule")
+        yield (
+            f"{update.kind} {update.name} empties this node, but nothing asks {names(sorted(left), 120)} to leave: "
+            f"the node has no taint {key}. If that lasts, add it: {command}"
+        )
+
+
+_OF_HARVESTER: Final = (HARVESTER_UPGRADE.kind, UPGRADE_PLAN.kind)
 
 
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
