@@ -55,7 +55,9 @@ func run(given *Case, c *client) (*Result, error) {
 	go w.runNodes()
 	time.Sleep(time.Second)
 	w.begin = time.Now()
-	c.written.Store(func() { w.camera.offer("write") })
+	if c.written != nil {
+		c.written.Store(func() { w.camera.offer("write") })
+	}
 	go w.camera.watchTime()
 	w.obey()
 	w.rollOut()
