@@ -52,5 +52,27 @@ def detached_copies() -> Incident:
     return Incident("detached-copies", url, items, NO, facts, ("drain", "h2"))
 
 
+def ending_namespace() -> Incident:
+    """A namespace stays because something in it is not deleted, and nothing new can be created in it."""
+    items = plain() + guest("web") + guest("batch", strategy="None")
+    text = "Some resources are remaining: virtualmachines.kubevirt.io has 2 resource instances"
+    remaining = {
+        "type": "NamespaceContentRemaining",
+        "status": "True",
+        "reason": "SomeResourcesRemain",
+        "message": text,
+    }
+    namespace = find(items, "Namespace", "vms")
+    namespace["metadata"]["deletionTimestamp"] = ago(hours=5)
+    namespace["status"] = {"phase": "Terminating", "conditions": [remaining]}
+    facts = (
+        r"no migration can be created: namespace vms is being deleted \(Some resources are remaining",
+        r"stops for good +vms/batch .*so that no VM starts in it again",
+        r"kubectl get namespace vms -o yaml",
+    )
+    url = "https://github.com/kubevirt/hyperconverged-cluster-operator/issues/593"
+    return Incident("ending-namespace", url, items, NO, facts)
+
+
 def incidents() -> list[Incident]:
-    return [stale_features(), attached_to_a_deleted_node(), detached_copies()]
+    return [stale_features(), attached_to_a_deleted_node(), detached_copies(), ending_namespace()]

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import migration_doubts, pod_evictions, typed_remedies, vm_problems, vmi_evictions
+from virt_admit.forecasts.drain import (
+    ending_namespaces,
+    migration_doubts,
+    pod_evictions,
+    typed_remedies,
+    vm_problems,
+    vmi_evictions,
+)
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
@@ -306,6 +313,7 @@ def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Pro
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:
     """Return the checks of what a migration that has no target pod yet needs."""
     return (
+        lambda: ending_namespaces.problem(vmi, cluster),
         lambda: cluster.cached(parallel_migrations.none_starts),
         lambda: no_target.reason(find(True), cluster, moves=True),
         lambda: quotas.refusal(vmi, cluster),
@@ -357,6 +365,8 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     if not after.comes:
         remedy = typed(after.remedy, typed_remedies.starts_again(vmi)) if after.remedy else ""
         return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", remedy)
+    if ending := ending_namespaces.reason(vmi, cluster):
+        return _Verdict(VmOutcome.STOPS, f"{why}; {ending}, so that no VM starts in it again")
     problem = no_target.reason(find(False), cluster, moves=False)
     lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
     if problem is not None and lasting:

@@ -1,0 +1,44 @@
+"""VMs in a namespace that is being deleted: the API server creates no migration and no pod in it.
+
+Source: k8s.io/apiserver:pkg/admission/plugin/namespace/lifecycle/admission.go#Admit.
+"""
+
+from __future__ import annotations
+
+from virt_admit.model.commands import kubectl
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NAMESPACE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import Problem, ProblemCause
+
+_REMAINS = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure", "NamespaceContentRemaining")
+"""The conditions that say why a namespace stays, the cause before its effects."""
+
+
+def reason(vmi: Object, cluster: Cluster) -> str:
+    """Return that the namespace of a VMI is being deleted; empty: it is not, or that is not known."""
+    namespace = _namespace(vmi, cluster)
+    if namespace is None or not namespace.deleted:
+        return ""
+    said = (condition for kind in _REMAINS if (condition := namespace.condition(kind))["status"].text == "True")
+    words = next((each["message"].text for each in said if each["message"].text), "")
+    return f"namespace {namespace.name} is being deleted{f' ({cut(words, 200)})' if words else ''}"
+
+
+def problem(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why no migration of a VMI can be created; None: nothing says so."""
+    why = reason(vmi, cluster)
+    if not why:
+        return None
+    command = kubectl("get", NAMESPACE, vms.namespace_of(vmi), "", "-o", "yaml")
+    remedy = "remove what keeps the namespace, or stop the VM"
+    return Problem(f"no migration can be created: {why}", remedy, ProblemCause.NOT_CREATED, command=command)
+
+
+def _namespace(vmi: Object, cluster: Cluster) -> Object | None:
+    try:
+        return cluster.get(NAMESPACE, "", vms.namespace_of(vmi))
+    except Unseen:
+        return None
