@@ -68,3 +68,11 @@ def test_an_upgrade_does_not_pass_a_node_that_cannot_be_drained(incident, ask):
         return
     found = json.loads(ask("upgrade", "-o", "json"))
     assert found["possible"] is not True, (incident.url, found["waves"])
+
+
+def test_no_vm_of_a_namespace_that_is_being_deleted_restarts_after_a_loss(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(leftovers.ending_namespace().snapshot()))
+    found = CliRunner().invoke(virt_admit, ["outage", "w1", "-o", "json", "--cluster", str(path)])
+    (lost,) = json.loads(found.stdout)["outages"]
+    assert {vm["outcome"] for vm in lost["vms"]} == {"stays off"}

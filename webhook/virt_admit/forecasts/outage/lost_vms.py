@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from virt_admit.forecasts.drain import ending_namespaces
 from virt_admit.forecasts.outage import health_actors, room_left
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
@@ -93,6 +94,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
         after = vmis.comes_back(vmi, cluster, lost=True)
     except Unseen as unseen:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
+    if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
+        return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:
         return Fate(True, LossOutcome.RESTARTS, after.why)
     strategy = after.why.startswith("runStrategy ") or after.why.endswith("is being deleted")
