@@ -347,9 +347,48 @@ def test_a_migration_that_failed_and_is_still_open_has_moved_nothing():
         assert not row(found).state.placed
         assert State.NOT_CLOSED not in [each.state.state for each in drain_plan.plan(found, "b").nodes[0].visitors]
 
+    ended = vmi(**MARKED, migrationState={**state, "endTimestamp": ago(1), "failureReason": "connection reset"})
+    paused = row(cluster(ended, LAUNCHER, *copied))
+    assert "1 attempt failed (connection reset); the next one starts at" in paused.reason
+    assert paused.state.until == clock.instant(ago(1 - 20))
+    closed = row(
+        cluster(ended, LAUNCHER, migration(phase="Failed", since={"Running": 60, "Failed": 1}), migration("2"))
+    )
+    assert closed.state.failure is not None
+    assert (closed.state.state, closed.state.failure.text) == (State.BACKOFF, "connection reset")
+    again = row(cluster(ended, LAUNCHER, failed(1, "connection reset", age=300), *copied))
+    assert "2 attempts failed" in again.reason
+    assert again.state.until == clock.instant(ago(1 - 40))
+
     late = row(cluster(vmi(**MARKED, migrationState={**state, "endTimestamp": ago(400)}), LAUNCHER, *copied))
     assert (late.state.state, late.outcome) == (State.NOT_CLOSED, UNKNOWN)
     assert "has not migrated, but its migration is still open" in late.reason
+
+
+@pytest.mark.parametrize(
+    ("own", "state"),
+    [
+        pytest.param({"metadata": {"deletionTimestamp": ago(3)}}, State.ABORTING, id="cancelled"),
+        pytest.param({"drain": False}, State.STILL, id="of a user"),
+    ],
+)
+def test_a_migration_that_fails_without_a_pause_announces_none(own, state):
+    """Source: migration.go#handleMigrationBackoff."""
+    over = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "completed": True, "failed": True}
+    ends = vmi(**MARKED, migrationState={**over, "endTimestamp": ago(1)})
+    found = row(cluster(ends, LAUNCHER, migration(phase="Running", **own), target()))
+
+    assert (found.state.state, found.outcome) == (state, MIGRATES)
+    assert "attempt" not in found.reason
+
+
+def test_a_vm_that_has_left_a_node_is_not_there_for_its_next_migration():
+    moved = vmi(on="b", migrationState={"migrationUid": "uid-old", "sourceNode": "a", "completed": True})
+    again = migration("user-2", drain=False, age=1)
+    (left,) = drain_plan.plan(cluster(moved, LAUNCHER, target(), again), "a").nodes[0].visitors
+
+    assert (left.state.state, left.state.target, left.state.migration) == (State.ARRIVED, "b", None)
+    assert "another reason" not in left.reason
 
 
 def test_a_vm_counts_for_the_node_that_its_last_migration_left_too():

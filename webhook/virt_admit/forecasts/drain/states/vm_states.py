@@ -106,8 +106,7 @@ def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
         found = of(vmi, cluster)
         yield vmi, replace(found, flags=(*found.flags, Flag.ARRIVING), source=vmi.at("status", "nodeName").text or "")
     for vmi in groups.left.get(node, ()):
-        here = vmi.at("status", "nodeName").text or ""
-        yield vmi, replace(of(vmi, cluster), state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
+        yield vmi, _arrived(vmi, node, cluster)
     yield from ((vmi, of(vmi, cluster)) for vmi in groups.stranded.get(node, ()))
 
 
@@ -127,6 +126,14 @@ def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:
 def _unread_pods(cluster: Cluster) -> Callable[[str], str]:
     """Return what could not be read if more pods may exist in a namespace, which is listed once for all of its VMs."""
     return functools.cache(lambda namespace: gather(cluster.list(POD, namespace))[1])
+
+
+def _arrived(vmi: Object, node: str, cluster: Cluster) -> VmState:
+    """Return the state of a VMI for a node that it has left: a migration from where it is now does not count there."""
+    found, here = of(vmi, cluster), vmi.at("status", "nodeName").text or ""
+    if found.migration is not None and vm_states_motion.source(vmi, found.migration) != node:
+        found = AT_REST
+    return replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
 
 
 def _left(vmi: Object, node: str) -> datetime | None:

@@ -49,13 +49,11 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     if _is_decentralized(migration, phase):
         return replace(base, state=State.DECENTRALIZED)
     if phase == "Running" and state["completed"].boolean:
-        return _ended(vmi, state, base, cluster)
+        return _ended(vmi, migration, state, base, cluster)
     if state["mode"].text == "PostCopy":
         return replace(base, state=State.POST_COPY, since=vm_states_times.stamp_of(state, "start"))
     if _is_aborting(migration, state):
-        asked = clock.instant(migration.metadata["deletionTimestamp"].text) or base.since
-        late = vm_states_times.is_older(asked, timedelta(minutes=5), cluster)
-        return replace(base, state=State.ABORTING, since=asked, late=late)
+        return _aborting(migration, base, cluster)
     if phase == "Running":
         return _copying(vmi, state, base, cluster)
     if phase in ("Scheduled", "PreparingTarget", "TargetReady"):
@@ -67,14 +65,26 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     return replace(base, state=State.TARGET_PENDING)
 
 
-def _ended(vmi: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
+def _ended(vmi: Object, migration: Object, state: Field, base: VmState, cluster: Cluster) -> VmState:
     """Return the state of a VMI whose migration has ended and is still open: KubeVirt closes it in a moment."""
     end = vm_states_times.stamp_of(state, "end")
     late = vm_states_times.is_older(end, timedelta(minutes=5), cluster)
     if vm_states_motion.has_failed(state) and not late:
+        stays = replace(base, target="", since=end)
+        if _is_aborting(migration, state):
+            return _aborting(migration, stays, cluster)
         marked = vmi.at("status", "evacuationNodeName").text == vmi.at("status", "nodeName").text
-        return replace(base, state=State.BACKOFF if marked else State.STILL, target="", since=end)
+        if not marked or not migrations.is_automatic(migration):  # those of users cause no pause
+            return replace(stays, state=State.STILL)
+        pause = vm_states_times.pause(len(migrations.failed_in_a_row(vmi, cluster)) + 1)
+        return replace(stays, state=State.BACKOFF, until=vm_states_times.after(end, pause, cluster))
     return replace(base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late)
+
+
+def _aborting(migration: Object, base: VmState, cluster: Cluster) -> VmState:
+    asked = clock.instant(migration.metadata["deletionTimestamp"].text) or base.since
+    late = vm_states_times.is_older(asked, timedelta(minutes=5), cluster)
+    return replace(base, state=State.ABORTING, since=asked, late=late)
 
 
 def _is_decentralized(migration: Object, phase: str) -> bool:

@@ -48,7 +48,12 @@ def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | 
     if not failed or not migrations.is_automatic(migration):
         return None
     last = clock.instant(migrations.entered(failed[-1], "Failed"))
-    return last + timedelta(seconds=20 * 2 ** (min(len(failed), 5) - 1)) if last is not None else None
+    return last + pause(len(failed)) if last is not None else None
+
+
+def pause(failures: int) -> timedelta:
+    """Return how long KubeVirt waits after so many failures in a row (migration.go#handleMigrationBackoff)."""
+    return timedelta(seconds=20 * 2 ** (min(failures, 5) - 1))
 
 
 def is_older(since: datetime | None, limit: timedelta, cluster: Cluster) -> bool:

@@ -62,14 +62,18 @@ def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
     """
     found: list[Failure] = []
     known: set[str] = set()
+    state = vmi.at("status", "migrationState")
     for migration in migrations.own(vmi, cluster):
         known.add(migration.metadata["uid"].text or "")
         phase = migration.at("status", "phase").text
+        is_current = state["migrationUid"].text == (migration.metadata["uid"].text or "-")
         if phase == "Succeeded":
             found.clear()
-        elif phase == "Failed" and not failed_before_handover(migration):
-            found.append(_failure(vmi, migration.at("status", "migrationState"), migration.name, cluster))
-    state = vmi.at("status", "migrationState")
+        elif phase == "Failed" and not failed_before_handover(migration):  # KubeVirt copies the state a moment later
+            last = state if is_current else migration.at("status", "migrationState")
+            found.append(_failure(vmi, last, migration.name, cluster))
+        elif phase != "Failed" and is_current and state["failed"].boolean and not migration.deleted:  # still open
+            found.append(_failure(vmi, state, migration.name, cluster))
     if state["failed"].boolean and state["migrationUid"].text not in known:
         found.append(_failure(vmi, state, "", cluster))
     return tuple(found)
