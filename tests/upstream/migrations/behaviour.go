@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	v1 "kubevirt.io/api/core/v1"
+	"kubevirt.io/kubevirt/pkg/controller"
 )
 
 // Behaviour is how the target pods and migrations of one VMI go. All times are seconds.
@@ -75,14 +76,14 @@ func (w *world) do(asked Request) {
 			priority := v1.MigrationPriority(asked.Priority)
 			made.Spec.Priority = &priority
 		}
+		if !w.migratable(asked.VMI) { // virt-api refuses it (validating-webhook/admitters/migration-create-admitter.go)
+			return
+		}
 		for _, other := range w.migrations() { // the API server refuses a second one
 			if other.Spec.VMIName == asked.VMI && !other.IsFinal() {
 				return
 			}
 		}
-		// virt-api adds the finalizer and the label (mutating-webhook/mutators/migration-create-mutator.go)
-		made.Finalizers = []string{v1.VirtualMachineInstanceMigrationFinalizer}
-		made.Labels = map[string]string{v1.MigrationSelectorLabel: asked.VMI}
 		if _, err := w.VirtualMachineInstanceMigration(w.given.VMINamespace()).Create(ctx, made, metav1.CreateOptions{}); err != nil {
 			w.fail(err)
 		}
@@ -97,6 +98,16 @@ func (w *world) do(asked Request) {
 			}
 		}
 	}
+}
+
+func (w *world) migratable(name string) bool {
+	for _, vmi := range w.vmis() {
+		if vmi.Name == name {
+			reported := controller.NewVirtualMachineInstanceConditionManager()
+			return !reported.HasConditionWithStatus(vmi, v1.VirtualMachineInstanceIsMigratable, k8sv1.ConditionFalse)
+		}
+	}
+	return false
 }
 
 // VMINamespace is the namespace of the VMIs.

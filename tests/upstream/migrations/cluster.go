@@ -89,7 +89,17 @@ func (t *tracker) Create(gvr schema.GroupVersionResource, obj runtime.Object, ns
 			pod.Status.Phase = k8sv1.PodPending
 		}
 	}
+	if migration, is := obj.(*v1.VirtualMachineInstanceMigration); is {
+		admit(migration)
+	}
 	return t.noted(t.ObjectTracker.Create(gvr, obj, ns, opts...))
+}
+
+// admit is what virt-api adds to each migration (mutating-webhook/mutators/migration-create-mutator.go). Without the
+// finalizer, one that a user cancels would be gone at once, and its VM would arrive all the same.
+func admit(migration *v1.VirtualMachineInstanceMigration) {
+	migration.Finalizers = []string{v1.VirtualMachineInstanceMigrationFinalizer}
+	migration.Labels = map[string]string{v1.MigrationSelectorLabel: migration.Spec.VMIName}
 }
 
 func (t *tracker) Update(gvr schema.GroupVersionResource, obj runtime.Object, ns string, opts ...metav1.UpdateOptions) error {
