@@ -382,6 +382,15 @@ def test_a_migration_that_fails_without_a_pause_announces_none(own, state):
     assert "attempt" not in found.reason
 
 
+@pytest.mark.parametrize(("over", "state"), [(5, State.STILL), (70, State.NO_TARGET)])
+def test_a_target_pod_is_missed_only_some_time_after_the_pause(over, state):
+    """The pause after three failures is 80 s, longer than KubeVirt needs to create a target pod."""
+    ends = [failed(number, "connection reset", age=80 + over + (3 - number) * 200) for number in (1, 2, 3)]
+    found = row(cluster(vmi(**MARKED), LAUNCHER, *ends, migration("evacuation-4", age=80 + over)))
+
+    assert found.state.state is state
+
+
 def test_a_vm_that_has_left_a_node_is_not_there_for_its_next_migration():
     moved = vmi(on="b", migrationState={"migrationUid": "uid-old", "sourceNode": "a", "completed": True})
     again = migration("user-2", drain=False, age=1)

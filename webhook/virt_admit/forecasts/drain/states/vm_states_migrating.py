@@ -147,8 +147,9 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
     if full is not None:
         queued = replace(full, state=State.QUEUED, migration=migration, since=base.since)
         return replace(queued, target=base.target)
+    begun = max(base.since, waits) if base.since is not None and waits is not None else base.since
     if (
-        vm_states_times.is_older(_place_free_since(vmi, base.since, cluster), timedelta(seconds=60), cluster)
+        vm_states_times.is_older(_place_free_since(vmi, begun, cluster), timedelta(seconds=60), cluster)
         and vm_states_motion.motion(cluster).pods_complete
     ):
         return replace(base, state=State.NO_TARGET)
@@ -156,7 +157,7 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
 
 
 def _place_free_since(vmi: Object, since: datetime | None, cluster: Cluster) -> datetime | None:
-    """Return since when a migration that was created at ``since`` has had a free place: others held them before."""
+    """Return since when a migration that could start at ``since`` has had a free place: others held them before."""
     ends = cluster.cached(_ends)
     own = ends.get(vmi.at("status", "nodeName").text or "", ())
     held = [since, *own[:1], *([_full_until(ends, cluster)] if since is not None else [])]
