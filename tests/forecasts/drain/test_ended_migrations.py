@@ -1,0 +1,81 @@
+"""Migrations that have ended, or failed, while some objects do not show it yet."""
+
+import pytest
+
+from tests.forecasts.drain.test_vm_states import LAUNCHER, MARKED, MIGRATES, RUN, UNKNOWN, row, target
+from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, vmi
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.model.kubernetes import clock
+
+
+def test_a_migration_that_failed_and_is_still_open_has_moved_nothing():
+    state = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "completed": True, "failed": True}
+    copied = migration(phase="Running"), launcher(on="b", suffix="2", job=RUN, age=50)
+    for mark, expected in ((MARKED, State.BACKOFF), ({}, State.STILL)):
+        found = cluster(vmi(**mark, migrationState={**state, "endTimestamp": ago(1)}), LAUNCHER, *copied)
+        assert row(found).state.state is expected
+        assert not row(found).state.placed
+        assert State.NOT_CLOSED not in [each.state.state for each in drain_plan.plan(found, "b").nodes[0].visitors]
+
+    ended = vmi(**MARKED, migrationState={**state, "endTimestamp": ago(1), "failureReason": "connection reset"})
+    paused = row(cluster(ended, LAUNCHER, *copied))
+    assert "1 attempt failed (connection reset); the next one starts at" in paused.reason
+    assert paused.state.until == clock.instant(ago(1 - 20))
+    closed = row(
+        cluster(ended, LAUNCHER, migration(phase="Failed", since={"Running": 60, "Failed": 1}), migration("2"))
+    )
+    assert closed.state.failure is not None
+    assert (closed.state.state, closed.state.failure.text) == (State.BACKOFF, "connection reset")
+    again = row(cluster(ended, LAUNCHER, failed(1, "connection reset", age=300), *copied))
+    assert "2 attempts failed" in again.reason
+    assert again.state.until == clock.instant(ago(1 - 40))
+
+    late = row(cluster(vmi(**MARKED, migrationState={**state, "endTimestamp": ago(400)}), LAUNCHER, *copied))
+    assert (late.state.state, late.outcome) == (State.NOT_CLOSED, UNKNOWN)
+    assert "has not migrated, but its migration is still open" in late.reason
+
+
+@pytest.mark.parametrize(
+    ("own", "state"),
+    [
+        pytest.param({"metadata": {"deletionTimestamp": ago(3)}}, State.ABORTING, id="cancelled"),
+        pytest.param({"drain": False}, State.STILL, id="of a user"),
+    ],
+)
+def test_a_migration_that_fails_without_a_pause_announces_none(own, state):
+    """Source: migration.go#handleMigrationBackoff."""
+    over = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "completed": True, "failed": True}
+    ends = vmi(**MARKED, migrationState={**over, "endTimestamp": ago(1)})
+    found = row(cluster(ends, LAUNCHER, migration(phase="Running", **own), target()))
+
+    assert (found.state.state, found.outcome) == (state, MIGRATES)
+    assert "attempt" not in found.reason
+
+
+@pytest.mark.parametrize(("over", "state"), [(5, State.STILL), (70, State.NO_TARGET)])
+def test_a_target_pod_is_missed_only_some_time_after_the_pause(over, state):
+    """The pause after three failures is 80 s, longer than KubeVirt needs to create a target pod."""
+    ends = [failed(number, "connection reset", age=80 + over + (3 - number) * 200) for number in (1, 2, 3)]
+    found = row(cluster(vmi(**MARKED), LAUNCHER, *ends, migration("evacuation-4", age=80 + over)))
+
+    assert found.state.state is state
+
+
+def test_a_vm_that_has_left_a_node_is_not_there_for_its_next_migration():
+    moved = vmi(on="b", migrationState={"migrationUid": "uid-old", "sourceNode": "a", "completed": True})
+    again = migration("user-2", drain=False, age=1)
+    (left,) = drain_plan.plan(cluster(moved, LAUNCHER, target(), again), "a").nodes[0].visitors
+
+    assert (left.state.state, left.state.target, left.state.migration) == (State.ARRIVED, "b", None)
+    assert "another reason" not in left.reason
+
+
+def test_a_vm_counts_for_the_node_that_its_last_migration_left_too():
+    """Source: migration.go#outboundMigrationsOnNode, which looks at the VMI alone."""
+    moved = vmi("web", on="b", migrationState={"migrationUid": "uid-old", "sourceNode": "a", "completed": True})
+    again = migration("other", "Scheduling", of="web", since={"Scheduling": 10})
+    waiting = [vmi(**MARKED), LAUNCHER, migration(age=300), moved, launcher("web", on="b"), again]
+    found = row(cluster(*waiting, parallelOutboundMigrationsPerNode=1, parallelMigrationsPerCluster=2))
+    assert (found.state.state, found.state.holders) == (State.QUEUED, (("shop", "web"),))
+    assert row(cluster(*waiting, parallelOutboundMigrationsPerNode=2)).state.state is not State.QUEUED
