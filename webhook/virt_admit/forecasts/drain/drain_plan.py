@@ -34,6 +34,7 @@ from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOU
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
+from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
 from virt_admit.model.scheduler.packing import Packing
@@ -193,13 +194,6 @@ def _name(obj: Object) -> str:
     return obj.name
 
 
-def _known(name: str, cluster: Cluster) -> Object | None:
-    try:
-        return cluster.get(NODE, "", name)
-    except Unseen:
-        return None
-
-
 def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
     if cluster.cached(outside_checks.is_single):
         return ()
@@ -218,7 +212,7 @@ def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:
 
 
 def _node_plan(name: str, cluster: Cluster) -> NodePlan:
-    node = _known(name, cluster)
+    node = find(cluster, NODE, "", name)
     known: list[Forecast] = []
     with contextlib.suppress(Unseen):  # after those that are known; ``unseen`` says it
         known.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))

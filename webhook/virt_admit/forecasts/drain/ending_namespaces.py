@@ -6,10 +6,11 @@ Source: k8s.io/apiserver:pkg/admission/plugin/namespace/lifecycle/admission.go#A
 from __future__ import annotations
 
 from virt_admit.model.commands import kubectl
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -19,7 +20,7 @@ _REMAINS = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailur
 
 def reason(vmi: Object, cluster: Cluster) -> str:
     """Return that the namespace of a VMI is being deleted; empty: it is not, or that is not known."""
-    namespace = _namespace(vmi, cluster)
+    namespace = find(cluster, NAMESPACE, "", vms.namespace_of(vmi))
     if namespace is None or not namespace.deleted:
         return ""
     said = (condition for kind in _REMAINS if (condition := namespace.condition(kind))["status"].text == "True")
@@ -35,10 +36,3 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     command = kubectl("get", NAMESPACE, vms.namespace_of(vmi), "", "-o", "yaml")
     remedy = "remove what keeps the namespace, or stop the VM"
     return Problem(f"no migration can be created: {why}", remedy, ProblemCause.NOT_CREATED, command=command)
-
-
-def _namespace(vmi: Object, cluster: Cluster) -> Object | None:
-    try:
-        return cluster.get(NAMESPACE, "", vms.namespace_of(vmi))
-    except Unseen:
-        return None

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -161,7 +162,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
 
 def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
-    node = _node(name, cluster)
+    node = find(cluster, NODE, "", name)
     if node is not None and node_health.silence_now(name, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
         yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_SILENT)
@@ -279,15 +280,8 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
 
 def _is_silent(pod: Object, cluster: Cluster) -> bool:
     """Return whether the node of a pod is known not to be Ready: nothing there can report that the pod has ended."""
-    node = _node(pod.at("spec", "nodeName").text or "", cluster)
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
     return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")
-
-
-def _node(name: str, cluster: Cluster) -> Object | None:
-    try:
-        return cluster.get(NODE, "", name)
-    except Unseen:
-        return None
 
 
 def _replacing(budgets: Sequence[Object]) -> Blocker | None:

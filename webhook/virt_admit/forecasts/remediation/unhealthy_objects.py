@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.lookups import find
 from virt_admit.model.remediation import health_checks, machines
 from virt_admit.model.remediation.health_checks import TERMINATING, HealthCheck
 
@@ -174,10 +175,7 @@ def _capi_node(machine: Object, name: str, cluster: Cluster) -> Object:
 
 def capi_cluster(check: HealthCheck, cluster: Cluster) -> Object | None:
     """Return the Cluster API Cluster of a check, or None if it cannot be read or does not exist."""
-    try:
-        return cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
-    except Unseen:
-        return None
+    return find(cluster, kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
 
 
 def conditions(obj: Object) -> Iterable[Field]:

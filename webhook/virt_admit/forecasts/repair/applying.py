@@ -9,20 +9,13 @@ from virt_admit.forecasts.repair import controllers, patching
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectRef, RepairStep, TakesEffect
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import HCO, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI, Kind
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import HCO, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
+from virt_admit.model.lookups import find
 
 _EVACUATE_CANCEL: Final = "evacuate-cancel"
-
-
-def find(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Object | None:
-    """Return an object that is known; None: it is not, or does not exist."""
-    try:
-        return cluster.get(kind, namespace, name)
-    except Unseen:
-        return None
 
 
 def applied(steps: Iterable[RepairStep], cluster: Cluster) -> ChangedCluster:

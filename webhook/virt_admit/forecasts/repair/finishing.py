@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.repair import gitops, patching, prerequisites, queries
-from virt_admit.forecasts.repair.applying import find
 from virt_admit.forecasts.repair.causes import disk_copies
 from virt_admit.forecasts.repair.judging import GoalJudgement
 from virt_admit.forecasts.repair.repair_plan import (
@@ -25,6 +24,7 @@ from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 
 _DISKS = "DisksNotLiveMigratable"
 

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.repair import finishing, prerequisites, storage_classes
-from virt_admit.forecasts.repair.applying import applied, find
+from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.causes import added_nodes, disk_copies, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.judging import GoalJudgement, judge
@@ -50,6 +50,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, node_local_volumes
+from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
 
 _SCALED: Final = ("metadata.ownerReferences", "metadata.labels", "metadata.annotations", "spec.replicas")

@@ -28,11 +28,12 @@ from virt_admit.forecasts.repair.repair_plan import (
     RepairStep,
     TakesEffect,
 )
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import find
 
 PREFIX: Final = "before-copies:"
 ROLLOUT: Final = ("spec", "configuration", "vmRolloutStrategy")
@@ -150,7 +151,7 @@ def _used(quota: Object, name: str) -> int:
 
 def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
     """Yield the migration policy without which a copy never ends: its limit is memory and disks × seconds per GiB."""
-    vmi = _get(step.subject, cluster)
+    vmi = find(cluster, VMI, step.subject.namespace, step.subject.name)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if vmi is not None else None
     if vmi is None or settings is None or not settings.completion:
         return
@@ -185,10 +186,3 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
         changes=(ObjectChange(policy, Command.APPLY, manifest=manifest), ObjectChange(own, Command.PATCH, (edit,))),
         verify=(queries.check("the VMI has the label", own, [edit]),),
     )
-
-
-def _get(vm: ObjectRef, cluster: Cluster) -> Object | None:
-    try:
-        return cluster.get(VMI, vm.namespace, vm.name)
-    except Unseen:
-        return None

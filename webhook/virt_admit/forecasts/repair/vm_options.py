@@ -11,7 +11,6 @@ from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
-from virt_admit.forecasts.repair.applying import find
 from virt_admit.forecasts.repair.causes import (
     added_nodes,
     disk_copies,
@@ -35,6 +34,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migratability, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
 
 _DISKS: Final = "DisksNotLiveMigratable"

@@ -31,6 +31,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
+from virt_admit.model.lookups import find
 
 _TAINT: Final = "kubevirt.io/drain"
 """The default of ``migrations.nodeDrainTaintKey`` (virt-config.go#NodeDrainTaintDefaultKey)."""
@@ -223,10 +224,7 @@ _EVACUATION: Final = migrations.AUTOMATIC[0]
 
 
 def _node(name: str, cluster: Cluster) -> Object | None:
-    try:
-        return cluster.get(NODE, "", name) if name else None
-    except Unseen:
-        return None
+    return find(cluster, NODE, "", name) if name else None
 
 
 def drain_taint(cluster: Cluster) -> str:

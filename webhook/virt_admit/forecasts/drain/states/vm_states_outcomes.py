@@ -15,12 +15,13 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, Stat
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, ordinal
 from virt_admit.model.problems import ProblemCause
 
@@ -188,7 +189,7 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     full_name = f"{namespace}/{name}"
     described = kubectl("describe", VMI, name, namespace)
     remedy = f"see why {full_name}, which holds the place, does not end: {described}"
-    vmi = _vmi(namespace, name, cluster)
+    vmi = find(cluster, VMI, namespace, name)
     if vmi is None:
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     state = vm_states.of(vmi, cluster)
@@ -199,13 +200,6 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     if own is None or not own.effect or state.state is State.RUNNING:
         return Ruling(own.effect if own is not None else StateEffect.WAITS, f"{full_name}{since}", remedy)
     return Ruling(own.effect, f"{full_name}{since} ({own.reason})", remedy)
-
-
-def _vmi(namespace: str, name: str, cluster: Cluster) -> Object | None:
-    try:
-        return cluster.get(VMI, namespace, name)
-    except Unseen:
-        return None
 
 
 def _no_target(case: Case) -> Ruling:

@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
+from virt_admit.model.lookups import find
 
 SHARED: Final = "ReadWriteMany"
 """The only access mode that lets two nodes write at once, as a migration requires."""
@@ -90,10 +91,7 @@ def _claim(obj: Object, name: str, cluster: Cluster) -> Access | None:
 
 def _look_up(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object | None:
     """Return the object; None if it does not exist or cannot be read, so that the caller tries the next source."""
-    try:
-        return cluster.get(kind, vms.namespace_of(obj), name)
-    except Unseen:
-        return None
+    return find(cluster, kind, vms.namespace_of(obj), name)
 
 
 def _modes(field: Field) -> tuple[str, ...]:
