@@ -14,18 +14,16 @@ from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
     CAPI_MACHINE,
-    HARVESTER_UPGRADE,
     MACHINE,
     MACHINE_CONFIG_POOL,
     NM,
     NM_KUBEVIRT,
-    UPGRADE_PLAN,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import count, names
-from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates import harvester_upgrades, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import machine_drain, maintenance
 
@@ -82,7 +80,7 @@ def _not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
     Its pre-drain job taints the node, and waits for the VMs (harvester/harvester:package/upgrade/upgrade_node.sh).
     """
     update, key = updaters.of_nodes(cluster).get(node.name), vm_states.drain_taint(cluster)
-    if update is None or update.kind not in _OF_HARVESTER or update.phase is not Phase.DRAINING:
+    if update is None or update.kind not in harvester_upgrades.KINDS or update.phase is not Phase.DRAINING:
         return
     tainted = any(taint["key"].text == key for taint in node.at("spec", "taints").items())
     here, _ = gather(on_node(cluster, node.name))
@@ -93,9 +91,6 @@ def _not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{update.kind} {update.name} empties this node, but nothing asks {names(sorted(left), 120)} to leave: "
             f"the node has no taint {key}. If that lasts, add it: {command}"
         )
-
-
-_OF_HARVESTER: Final = (HARVESTER_UPGRADE.kind, UPGRADE_PLAN.kind)
 
 
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:

@@ -221,24 +221,22 @@ def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
 def _paused_by_harvester(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why the upgrade of Harvester waits for its administrator (upgrade-config: nodeUpgradeOption.strategy)."""
     paused = {update.name: update.paused for update in begun if update.paused}
-    for plan in cluster.known(UPGRADE_PLAN):
-        if plan.name in paused:
-            yield Obstacle(
-                f"UpgradePlan {plan.name} is paused before {names(paused[plan.name])}",
-                typed("Remove the node from spec.nodeUpgradeOption.pauseNodes", about("edit", plan, UPGRADE_PLAN)),
-                problem_of(ProblemCause.POOL_PAUSED, plan),
-            )
-    for upgrade in cluster.known(HARVESTER_UPGRADE):
-        if upgrade.name in paused:
-            yield Obstacle(
-                f"Upgrade {upgrade.name} is paused before {names(paused[upgrade.name])}",
-                typed(
-                    "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
-                    "harvesterhci.io/node-upgrade-pause-map",
-                    about("edit", upgrade, HARVESTER_UPGRADE),
-                ),
-                problem_of(ProblemCause.POOL_PAUSED, upgrade),
-            )
+    for kind, resume in _RESUME.items():
+        for upgrade in cluster.known(kind):
+            if upgrade.name in paused:
+                yield Obstacle(
+                    f"{kind.kind} {upgrade.name} is paused before {names(paused[upgrade.name])}",
+                    typed(resume, about("edit", upgrade, kind)),
+                    problem_of(ProblemCause.POOL_PAUSED, upgrade),
+                )
+
+
+_RESUME: Final = {
+    UPGRADE_PLAN: "Remove the node from spec.nodeUpgradeOption.pauseNodes",
+    HARVESTER_UPGRADE: "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
+    "harvesterhci.io/node-upgrade-pause-map",
+}
+"""What resumes an upgrade of each kind."""
 
 
 def _held_by_volumes(cluster: Cluster) -> Iterator[Obstacle]:

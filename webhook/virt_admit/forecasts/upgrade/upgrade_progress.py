@@ -11,8 +11,9 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, UPGRADE_PLAN
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 
 
@@ -98,7 +99,7 @@ def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"
 
 
-_ROLLED_OUT: Final = (MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, HARVESTER_UPGRADE.kind, UPGRADE_PLAN.kind)
+_ROLLED_OUT: Final = (MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, *harvester_upgrades.KINDS)
 """What updates nodes by itself; a node in maintenance waits for its administrator."""
 
 

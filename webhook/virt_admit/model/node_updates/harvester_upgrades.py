@@ -86,6 +86,10 @@ _FORMS: Final = (
 )
 
 
+KINDS: Final = tuple(form.kind.kind for form in _FORMS)
+"""The names of the kinds that say how far an upgrade of Harvester is."""
+
+
 def upgrades(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the upgrade of Harvester that is under way."""
     for form in _FORMS:
