@@ -68,13 +68,7 @@ class Loss:
     def scheduler(self) -> FilterPipeline:
         """kube-scheduler's filters over what is left. Target pods of migrations that end with their source are gone."""
         left = candidates.scheduler(self.cluster).without_nodes(self.lost)
-        orphans = list(self._orphans(left))
-        if not orphans:
-            return left
-        left = left.fork()
-        for pod in orphans:
-            left.state.unbind(pod)
-        return left
+        return left.without_pods(self._orphans(left))
 
     def _orphans(self, left: FilterPipeline) -> Iterator[Pod]:
         second = self.cluster.cached(_second_pods)

@@ -87,20 +87,14 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
 
 def _without_left(filters: FilterPipeline, plan: Plan) -> FilterPipeline:
     """Return the filters without the pods of VMs that have left a node: they end in a moment, so their room is free."""
-    gone = [
+    return filters.without_pods(
         pod
         for node in plan.nodes
         for row in node.visitors
         if row.state.state is State.ARRIVED
         for pod in filters.state.pods.get(node.name, ())
         if pod.namespace == row.vmi.namespace and pod.labels.get(CREATED_BY) == row.vmi.metadata["uid"].text
-    ]
-    if not gone:
-        return filters
-    found = filters.fork()
-    for pod in gone:
-        found.state.unbind(pod)
-    return found
+    )
 
 
 def other_pods(node: NodePlan) -> Iterator[str]:

@@ -75,6 +75,16 @@ class FilterPipeline:
             _before=self._before,
         )
 
+    def without_pods(self, pods: Iterable[Pod]) -> FilterPipeline:
+        """Return the filters over the cluster without these pods; the same ones if there are none."""
+        gone = list(pods)
+        if not gone:
+            return self
+        found = self.fork()
+        for pod in gone:
+            found.state.unbind(pod)
+        return found
+
     def without_nodes(self, lost: Container[str]) -> FilterPipeline:
         """Return the filters over the cluster without these nodes and the pods on them."""
         return FilterPipeline(
