@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.scheduler.pods import FINISHED
 
 DOMAIN: Final = "kubevirt.io/domain"
@@ -81,7 +82,7 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
         raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} was not listed")
     migration = vmi.at("status", "migrationState")
     known = (vmi.at("status", "nodeName").text, migration["sourceNode"].text, migration["targetNode"].text)
-    if node in known or _JOB in pod.labels or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+    if node in known or MIGRATION_JOB in pod.labels or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
     says = f"is on {known[0]}" if known[0] else "has no node yet"
     raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} {says}")
@@ -95,7 +96,3 @@ def unknown_guests(pods: Iterable[Object], cluster: Cluster) -> Iterator[str]:
                 require_known_guest(pod, cluster)
             except Unseen as unseen:
                 yield unseen.what
-
-
-_JOB: Final = "kubevirt.io/migrationJobUID"
-"""Label of the target pod of a migration, which is judged with its VMI."""

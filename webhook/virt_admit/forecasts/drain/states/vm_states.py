@@ -30,6 +30,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
+from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.lookups import find
 
@@ -118,7 +119,7 @@ def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:
         has_target = found.placed or (found.migration.metadata["uid"].text or "-") in groups.targets
         return "" if has_target else cluster.cached(_unread_pods)(vms.namespace_of(vmi))
     own = groups.pods.get((vms.namespace_of(vmi), vmi.name), ())
-    jobs = {pod.labels.get(vm_states_motion.JOB) for pod in own if vm_states_motion.lives(pod)} - {None}
+    jobs = {pod.labels.get(MIGRATION_JOB) for pod in own if vm_states_motion.lives(pod)} - {None}
     known = {each.metadata["uid"].text for each in migrations.of_vmi(vmi, cluster)}
     shown = bool(jobs - known) or found.state is State.STALE_MARK  # a migration would remove the mark
     return gather(migrations.unfinished(vmi, cluster))[1] if shown else ""

@@ -14,9 +14,6 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
 from virt_admit.model.scheduler.pods import FINISHED
 
-JOB: Final = "kubevirt.io/migrationJobUID"
-"""Label of a target pod: the uid of its migration."""
-
 
 @dataclass(frozen=True, slots=True)
 class Motion:
@@ -68,7 +65,7 @@ def _motion(cluster: Cluster) -> Motion:
                 attachments.setdefault(owner["uid"].text or "", []).append(pod)
         elif kind == "virt-launcher":
             pods.setdefault((vms.namespace_of(pod), vm_ledger.vmi_name(pod)), []).append(pod)
-            job = pod.labels.get(JOB)
+            job = pod.labels.get(launcher_pod.MIGRATION_JOB)
             if job:
                 targets[job] = pod
     found = {(vms.namespace_of(vmi), vmi.name): vmi for vmi in cluster.known(VMI)}

@@ -27,6 +27,8 @@ from virt_admit.model.scheduler.resources import Resources
 
 CREATED_BY: Final = "kubevirt.io/created-by"
 """Label of a launcher pod: the uid of its VMI."""
+MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
+"""Label of the target pod of a migration: the uid of the migration."""
 NAME: Final = "vm.kubevirt.io/name"
 """Label of a launcher pod: the host name of its VMI, else its name."""
 ARCH: Final = "kubernetes.io/arch"

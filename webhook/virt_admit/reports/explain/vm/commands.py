@@ -13,6 +13,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubevirt.instances import lifecycle
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem
@@ -41,7 +42,7 @@ def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], 
     if state.migration is not None:
         uid = state.migration.metadata["uid"].text
         if state.state in _OF_TARGET and uid:
-            yield shell("kubectl", "describe", "pods", *where, "-l", f"kubevirt.io/migrationJobUID={uid}")
+            yield shell("kubectl", "describe", "pods", *where, "-l", f"{MIGRATION_JOB}={uid}")
         yield shell("kubectl", "get", "vmim", argument(state.migration.name), *where, "-o", "yaml")
     elif state.failure is not None and state.failure.migration:
         yield shell("kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml")
