@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.apiserver.binaries import Unavailable
+from tests.e2e.programs import required
 from tests.forecasts.repair.broken_clusters import claim, cluster, storage_class, vm
 from tests.forecasts.repair.test_causes import CAUSES
 from tests.forecasts.repair.test_random_clusters import random_cluster
@@ -22,12 +21,8 @@ from tests.upstream.renderer import ADMISSION, program, render
 
 @pytest.fixture(scope="module")
 def webhooks() -> Path:
-    """KubeVirt's webhooks as a program. Skips without Go; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
-    try:
-        return program(ADMISSION)
-    except Unavailable as reason:
-        give_up(str(reason))
+    """KubeVirt's webhooks as a program."""
+    return required(lambda: program(ADMISSION))
 
 
 def test_our_verdicts_are_those_of_kubevirt(webhooks: Path) -> None:

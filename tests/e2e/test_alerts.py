@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.apiserver.binaries import Unavailable
+from tests.e2e.programs import required
 from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.vm_motion import launcher, migration, node, vmi
 from tests.paths import MANIFESTS
@@ -26,12 +25,8 @@ Series = dict[str, list[float | None]]
 
 @pytest.fixture(scope="module")
 def engine() -> Path:
-    """Prometheus' engine as a program. Skips without Go; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
-    try:
-        return program(PROMETHEUS)
-    except Unavailable as reason:
-        give_up(str(reason))
+    """Prometheus' engine as a program."""
+    return required(lambda: program(PROMETHEUS))
 
 
 def at(minute: float) -> float:

@@ -5,24 +5,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.apiserver.binaries import Unavailable
+from tests.e2e.programs import required
 from tests.upstream.health import compare
 from tests.upstream.renderer import HEALTH, program
 
 
 @pytest.fixture(scope="module")
 def binary() -> Path:
-    """Upstream's code as a program. Skips without Go; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
-    try:
-        return program(HEALTH)
-    except Unavailable as reason:
-        give_up(str(reason))
+    """Upstream's code as a program."""
+    return required(lambda: program(HEALTH))
 
 
 def test_our_health_checks_agree_with_upstream(binary: Path) -> None:

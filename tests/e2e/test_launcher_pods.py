@@ -5,24 +5,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.apiserver.binaries import Unavailable
+from tests.e2e.programs import required
 from tests.upstream.launcher_pods import compare
 from tests.upstream.renderer import renderer
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """KubeVirt's templates as a program. Skips without Go; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
-    try:
-        return renderer()
-    except Unavailable as reason:
-        give_up(str(reason))
+    """KubeVirt's templates as a program."""
+    return required(renderer)
 
 
 def test_our_launcher_pods_are_those_of_kubevirt(program: Path) -> None:

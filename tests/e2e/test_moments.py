@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.apiserver.binaries import Unavailable
+from tests.e2e.programs import required
 from tests.upstream.moments import compare
 from tests.upstream.renderer import MIGRATIONS, program
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
@@ -21,12 +20,8 @@ MOMENTS = 20
 
 @pytest.fixture(scope="module")
 def binary() -> Path:
-    """KubeVirt's controllers as a program. Skips without Go; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
-    try:
-        return program(MIGRATIONS)
-    except Unavailable as reason:
-        give_up(str(reason))
+    """KubeVirt's controllers as a program."""
+    return required(lambda: program(MIGRATIONS))
 
 
 def test_state_place_reason_and_time_are_what_kubevirt_does_next(binary: Path) -> None:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.apiserver.binaries import Unavailable
 from tests.apiserver.control_plane import ControlPlane
+from tests.e2e.programs import required
 from tests.upstream.live_migrations import compare_live
 from tests.upstream.migrations import Agreement, compare
 from tests.upstream.renderer import MIGRATIONS, program
@@ -19,12 +18,8 @@ from tests.upstream.renderer import MIGRATIONS, program
 
 @pytest.fixture(scope="module")
 def binary() -> Path:
-    """KubeVirt's controllers as a program. Skips without Go; with VIRT_ADMIT_REQUIRE_E2E=1 that is a failure."""
-    give_up = pytest.fail if os.environ.get("VIRT_ADMIT_REQUIRE_E2E") == "1" else pytest.skip
-    try:
-        return program(MIGRATIONS)
-    except Unavailable as reason:
-        give_up(str(reason))
+    """KubeVirt's controllers as a program."""
+    return required(lambda: program(MIGRATIONS))
 
 
 def test_nodes_limits_leftovers_and_time_are_those_of_kubevirt(binary: Path) -> None:
