@@ -275,8 +275,10 @@ def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:
             vmi = cluster.get(VMI, namespace, name)
         except Unseen:
             return StateEffect.UNKNOWN
-        state = vm_states.of(vmi, cluster) if vmi is not None else None
-        if vmi is None or state is None or state.holders:  # the latter waits itself, with another migration
+        if vmi is None:
+            return StateEffect.UNKNOWN
+        state = vm_states.of(vmi, cluster)
+        if state.holders:  # it waits itself, with another migration
             return StateEffect.UNKNOWN
         if state.state is State.NOT_CLOSED:  # it has moved: where it could go next does not count
             return StateEffect.WAITS

@@ -158,10 +158,11 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
 
 def _place_free_since(vmi: Object, since: datetime | None, cluster: Cluster) -> datetime | None:
     """Return since when a migration that could start at ``since`` has had a free place: others held them before."""
+    if since is None:
+        return None
     ends = cluster.cached(_ends)
-    own = ends.get(vmi.at("status", "nodeName").text or "", ())
-    held = [since, *own[:1], *([_full_until(ends, cluster)] if since is not None else [])]
-    return max(filter(None, held), default=None) if since is not None else None
+    own = ends.get(vmi.at("status", "nodeName").text or "", [])
+    return max(each for each in (since, *own[:1], _full_until(ends, cluster)) if each is not None)
 
 
 def _full_until(ends: Mapping[str, Sequence[datetime]], cluster: Cluster) -> datetime | None:
