@@ -166,7 +166,12 @@ def fitted(line: str, indent: str = "") -> str:
     width = min(shutil.get_terminal_size((80, 24)).columns, 100)
     own = indent + line[: len(line) - len(line.lstrip())]
     words = textwrap.wrap(
-        " ".join(line.split()), width, initial_indent=own, subsequent_indent=own + "  ", break_on_hyphens=False
+        line.strip(),
+        width,
+        initial_indent=own,
+        subsequent_indent=own + "  ",
+        break_on_hyphens=False,
+        break_long_words=False,  # a command stays one that can be copied
     )
     return "\n".join(words) or own
 

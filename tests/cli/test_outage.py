@@ -159,6 +159,20 @@ def test_one_line_for_each_loss(saved):
     assert [line.split()[0] for line in lines[1:] if line.startswith("  ")] == ["n1"]
 
 
+def test_the_losses_stand_in_columns(saved):
+    file = saved(
+        NODES,
+        FULL,
+        vm("db", "n1", "30Gi"),
+        *(vm(f"web-{each}", "n2", "1Gi") for each in range(10)),
+        nhc(pauseRequests=["upgrade"]),
+    )
+    _, out, _ = run("outage", "--worst", "1", "--summary", "--cluster", file)
+    rows = [line for line in out.splitlines() if line.startswith("  n")]
+    assert [row.split()[:4] for row in rows] == [["n2", "10", "VMs", "no"], ["n1", "1", "VM", "no"]]
+    assert rows[0].index(" no ") == rows[1].index(" no ")
+
+
 def hostile():
     """A cluster with an attack in each text that an outage shows."""
     bad = node(f"n1{ATTACK}", zone=f"a{ATTACK}")

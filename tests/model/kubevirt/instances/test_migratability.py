@@ -121,6 +121,24 @@ def test_host_devices(spec, objects, answer):
     assert judged(vm(spec), *objects) == answer
 
 
+@pytest.mark.parametrize(
+    ("objects", "what", "remedy"),
+    [
+        (
+            [kubevirt(status={"observedKubeVirtVersion": "v1.8.2"}, **MDEV)],
+            "before KubeVirt 1.9.0",
+            "update KubeVirt to 1.9.0",
+        ),
+        ([kubevirt(**MDEV)], "VGPULiveMigration is off", "switch on feature gate VGPULiveMigration"),
+        ([kubevirt(status={"observedKubeVirtVersion": "v1.8.2"}, **GATE)], "not a mediated device", "remove it"),
+    ],
+)
+def test_a_vgpu_waits_for_a_release_and_a_gate_and_a_whole_gpu_never_migrates(objects, what, remedy):
+    (reason,) = assess(vm(GPU), cluster_of(*objects)).reasons
+    assert what in reason.what
+    assert reason.remedy.startswith(remedy)
+
+
 SECURITY = T + "domain.launchSecurity"
 
 

@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.messages import count, cut, names, ordinal
 from virt_admit.model.sanitize import name
+from virt_admit.reports.columns import columns
 from virt_admit.reports.drain.report import node_report, vm
 from virt_admit.reports.drain.words import range_words
 from virt_admit.reports.following import FollowChange, Look
@@ -267,9 +268,7 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
         target = state.target or state.source
         rows.append((name(key), state.state, age(state.since, cluster), _next_step(state), target))
     if len(rows) > 1:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for cells in rows:
-            yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+        yield from columns(rows)
 
 
 def _actions(found: _Moment, warnings: Mapping[tuple[str, State], str], cluster: Cluster) -> Iterator[str]:

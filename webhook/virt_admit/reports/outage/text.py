@@ -13,6 +13,7 @@ from virt_admit.forecasts.outage.time_parts import Part, Seconds
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.reports.columns import columns
 from virt_admit.reports.unavailable_data import not_available
 
 _MOST_VMS: Final = 200
@@ -32,7 +33,7 @@ def text(found: Outages) -> str:
 def summary(found: Outages) -> str:
     """Return one line for each loss that the cluster does not certainly survive."""
     lines = [*_head(found)]
-    lines += [_row(one) for one in found.outages]
+    lines += columns(map(_row, found.outages))
     lines += _tail(found)
     return "\n".join(map(indented, lines))
 
@@ -65,11 +66,11 @@ def _head(found: Outages) -> Iterator[str]:
         yield "The control plane is not in this cluster: it is assumed outside and to go on."
 
 
-def _row(one: Outage) -> str:
+def _row(one: Outage) -> tuple[str, ...]:
     reason = one.because[0] if one.because else _slowest(one)
     lost = [vm for vm in one.vms if vm.outcome is not LossOutcome.RESTARTS]
     word = {True: "survives", False: "no", None: "unknown"}[one.survives]
-    return f"  {names(one.nodes)}  {count(len(lost) or len(one.vms), 'VM')}  {word}  {line(reason)}"
+    return names(one.nodes), count(len(lost) or len(one.vms), "VM"), word, line(reason)
 
 
 def _slowest(one: Outage) -> str:

@@ -186,17 +186,18 @@ def _host_devices(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
         yield _device(devices, count(len(devices.field.value), "host device"))
     gpus = vmi.gpus
     if gpus.field.is_list and gpus.field.value:
-        why = _stuck_gpu(gpus.field, cluster)
-        if why:
-            yield _device(gpus, why)
+        what, remedy = _stuck_gpu(gpus.field, cluster)
+        if what:
+            yield _device(gpus, what, remedy)
 
 
-def _device(given: Given, what: str) -> Reason:
+def _device(given: Given, what: str, remedy: str = "") -> Reason:
     devices = tuple(tuple(device[key].value for key in _DEVICE) for device in given.field.items())
     if given.source:
-        what, remedy = f"{given.source} brings {what}", "choose another"
-    else:
-        remedy = "remove it" if len(devices) == 1 else "remove them"
+        return Reason(
+            "HostDeviceNotLiveMigratable", given.field.path, f"{given.source} brings {what}", "choose another", devices
+        )
+    remedy = remedy or ("remove it" if len(devices) == 1 else "remove them")
     return Reason("HostDeviceNotLiveMigratable", given.field.path, what, remedy, devices)
 
 
@@ -204,22 +205,24 @@ _DEVICE: Final = ("deviceName", "claimName", "requestName")
 """The fields that identify a host device or a GPU: a resource of the node, or a request of a resource claim."""
 
 
-def _stuck_gpu(gpus: Field, cluster: Cluster) -> str:
-    """Return why the GPUs cannot migrate; empty: they can. Only a single mediated device can."""
+def _stuck_gpu(gpus: Field, cluster: Cluster) -> tuple[str, str]:
+    """Return why the GPUs cannot migrate, empty: they can; and the remedy, if another than to remove them.
+
+    Only a single mediated device can migrate, and no GPU that is passed through as a whole ever does.
+    """
     if len(gpus.value) > 1:
-        return count(len(gpus.value), "GPU")
+        return count(len(gpus.value), "GPU"), ""
     gate = Gate.VGPU_LIVE_MIGRATION
-    if not versions.has_release(cluster, gate.since):
-        return f"a GPU, which KubeVirt moves since {gate.since}"
     name = gpus[0]["deviceName"].text
     try:
-        if not versions.gate_is_on(cluster, Gate.VGPU_LIVE_MIGRATION):
-            return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off)"
-        if name in configuration.mediated_devices(cluster):
-            return ""
-        return f"GPU {show(name)}, not a mediated device" if name else "a GPU that is not a mediated device"
+        if name not in configuration.mediated_devices(cluster):
+            return (f"GPU {show(name)}, not a mediated device" if name else "a GPU that is not a mediated device"), ""
+        switch = f"switch on feature gate {gate.gate}"
+        if not versions.has_release(cluster, gate.since):
+            return f"vGPU {show(name)}, before KubeVirt {gate.since}", f"update KubeVirt to {gate.since} and {switch}"
+        return ("", "") if versions.gate_is_on(cluster, gate) else (f"vGPU {show(name)}, {gate.gate} is off", switch)
     except Unseen:
-        return f"a GPU (feature gate {Gate.VGPU_LIVE_MIGRATION.gate} is off by default)"
+        return f"a GPU (feature gate {gate.gate} is off by default)", ""
 
 
 def _virtiofs(vmi: ExpandedVmi, cluster: Cluster) -> _Found:

@@ -15,7 +15,8 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.messages import count, names
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.model.sanitize import cell, name
+from virt_admit.model.sanitize import name
+from virt_admit.reports.columns import table
 
 
 def text(explanation: Explanation) -> str:
@@ -34,7 +35,7 @@ def text(explanation: Explanation) -> str:
         (f"VMs {fates}", list(_vms(explanation.fates))),
         ("Not available", [(what,) for what in explanation.unseen]),
     )
-    return "\n".join(line for title, rows in parts if rows for line in (title, *_columns(rows), ""))
+    return "\n".join(line for title, rows in parts if rows for line in (title, *table(rows), ""))
 
 
 def facts(explanation: Explanation) -> tuple[tuple[str, str], ...]:
@@ -45,13 +46,6 @@ def facts(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 def stages(explanation: Explanation) -> tuple[tuple[str, str, str], ...]:
     """Return the remediators: name, duration, time until the next one."""
     return tuple(map(_stage, explanation.stages))
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    rows = [tuple(map(cell, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
 _UNKNOWN: Final = "cannot be determined"

@@ -7,11 +7,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.model.sanitize import indented
+from virt_admit.reports.columns import table
 from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.node.collect import NodeForecasts
 from virt_admit.reports.explain.node.report import NodeReport
-from virt_admit.reports.explain.vm.text import columns, rules, titled
+from virt_admit.reports.explain.vm.text import rules, titled
 from virt_admit.reports.outage import text as outage_text
 from virt_admit.reports.upgrade.text import span
 
@@ -26,8 +27,8 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
     lines += titled("Loss: the node stops reporting and does not come back", outage_text.of_loss(outage))
-    lines += _section("Upgrade of the cluster", columns(list(upgrade(report))))
-    lines += _section("Rules", columns(list(rules(report.rules))))
+    lines += _section("Upgrade of the cluster", table(list(upgrade(report))))
+    lines += _section("Rules", table(list(rules(report.rules))))
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"

@@ -8,7 +8,8 @@ from typing import Final
 
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.messages import count, names
-from virt_admit.model.sanitize import cell, indented, name
+from virt_admit.model.sanitize import indented, name
+from virt_admit.reports.columns import table
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
 from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
@@ -40,21 +41,12 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
         ("Parts of KubeVirt that a move needs", list(control(report))),
         ("Rules", list(rules(report.rules))),
     )
-    lines = [line for title, rows in parts if rows for line in (name(title), *columns(rows), "")]
+    lines = [line for title, rows in parts if rows for line in (name(title), *table(rows), "")]
     lines += titled("To do", todo(report))
     lines += titled("Avoid", report.avoid)
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
-
-
-def columns(rows: Rows) -> Iterator[str]:
-    """Yield the rows of a table, indented, with aligned columns; the last column is not padded."""
-    cells = [tuple(map(cell, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)][:-1]
-    for row in cells:
-        padded = (f"{text:{width}}" for text, width in zip(row, widths, strict=False))
-        yield f"  {'  '.join((*padded, row[-1]))}".rstrip()
 
 
 def titled(title: str, items: Iterable[str]) -> list[str]:
