@@ -164,7 +164,8 @@ def _vm(chance: Random, name: str, nodes: Sequence[str]) -> Iterator[Manifest]:
             yield _failed_migration(name, namespace, number)
     if _maybe(chance, 0.1):
         quota = {"requests.memory": chance.choice(("4Gi", "100Gi"))}
-        yield manifest("v1", "ResourceQuota", name, namespace, spec={"hard": quota}, status={"hard": quota, "used": {}})
+        counted = {"hard": quota, "used": {"requests.memory": "1Gi"}}
+        yield manifest("v1", "ResourceQuota", name, namespace, spec={"hard": quota}, status=counted)
     if _maybe(chance, 0.1):
         yield _budget(chance, f"vm-{name}", namespace, {"vm": name})
 
@@ -383,5 +384,6 @@ _FIELDS: Final[dict[str, Callable[[Manifest], None]]] = {
     "Node status.allocatable": lambda node: node["status"].pop("allocatable"),
     "VirtualMachineInstance status.conditions": lambda vmi: vmi["status"].pop("conditions"),
     "VirtualMachine spec": lambda vm: vm.pop("spec"),
+    "ResourceQuota status.used": lambda quota: quota["status"].pop("used"),
 }
 """Fields that every such object has in a real cluster, so that an object without one was not read as a whole."""

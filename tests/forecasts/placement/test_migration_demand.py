@@ -7,6 +7,7 @@ from tests.forecasts.drain.test_capacity import CLAIM, DISK, FULL, HOSTS, LAUNCH
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.placement import migration_demand
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
@@ -83,7 +84,12 @@ def test_a_limit_of_0_starts_no_migration(limit):
         (running(), {"pods": "2"}, {"pods": "1"}, ""),
         (running(HOT), {"pods": "3"}, {"pods": "2"}, "pods: 1 missing"),
         (running(HOT), {"limits.memory": "80M"}, {}, "limits.memory"),
-        (running(devices=TPM, status={"volumeStatus": STATE}), {"persistentvolumeclaims": "2"}, {}, ""),
+        (
+            running(devices=TPM, status={"volumeStatus": STATE}),
+            {"persistentvolumeclaims": "2"},
+            {"persistentvolumeclaims": "1"},
+            "",
+        ),
         (
             running(devices=TPM, status={"volumeStatus": STATE}),
             {"persistentvolumeclaims": "2"},
@@ -109,6 +115,29 @@ def test_a_quota_counts_all_that_a_migration_creates(subject, hard, used, lack):
 
     assert (found.outcome is VmOutcome.BLOCKS) == bool(lack)
     assert lack in found.reason
+
+
+@pytest.mark.parametrize("used", [None, {}, {"pods": None}, {"pods": "some"}, {"cpu": "1"}])
+def test_a_quota_that_does_not_say_what_it_counted_is_unread(used):
+    found, whole = row(running(), quota({"pods": "9"}, used))
+
+    assert found.outcome is VmOutcome.UNKNOWN
+    assert "how much pods ResourceQuota shop/team has counted" in found.reason
+    assert whole.nodes[0].drainable is None
+
+
+def test_a_quota_that_refuses_counts_more_than_one_that_does_not_say_what_it_counted():
+    uncounted = Object({**quota({"pods": "9"}).data, "metadata": {"name": "a-new-one", "namespace": "shop"}})
+    found, _ = row(running(), uncounted, quota({"pods": "1"}, {"pods": "1"}))
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert "ResourceQuota team" in found.reason
+
+
+def test_an_upgrade_with_a_quota_that_does_not_say_what_it_counted():
+    given = [running(), *FULL, LAUNCHER, DISK, VOLUME, NS, kubevirt(), quota({"pods": "9"})]
+
+    assert rehearse(Snapshot(given, ["*"]), Options(None)).possible is not True
 
 
 @pytest.mark.parametrize(

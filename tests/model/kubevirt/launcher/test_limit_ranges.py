@@ -54,7 +54,8 @@ def test_a_second_pod_is_judged_as_the_api_server_judges_it(found: Object, says:
 
 
 def test_the_default_limit_counts_in_the_quota() -> None:
-    assert not refused(manifest("v1", "ResourceQuota", "free", "shop", spec={"hard": {"requests.memory": "900Gi"}}))
+    status = {"hard": {"requests.memory": "900Gi"}, "used": {"requests.memory": "200Gi"}}
+    assert not refused(manifest("v1", "ResourceQuota", "free", "shop", status=status))
     of_limits = manifest("v1", "ResourceQuota", "team", "shop", spec={"hard": {"limits.memory": "250Gi"}})
     assert "limits.memory: a limit of each container is missing" in refused(of_limits)
     assert "limits.memory: 50Gi missing" in refused(of_limits, for_containers(default={MEMORY: "300Gi"}))

@@ -305,10 +305,7 @@ def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Pro
         first = first._replace(cause=nowhere.cause)
     elif nowhere is not None and first.id is not None:
         more = [nowhere]
-    try:
-        refused = () if state.placed else tuple(quotas.refusals(vmi, cluster))
-    except Unseen:
-        refused = ()
+    refused = [] if state.placed else gather(quotas.refusals(vmi, cluster))[0]
     return _Verdict.blocks(first, reason, (*more, *(found for found in refused if found.id != first.id)))
 
 

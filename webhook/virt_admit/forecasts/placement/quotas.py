@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from virt_admit.forecasts.placement import candidates, migration_demand
 from virt_admit.forecasts.placement.migration_demand import Demand
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
@@ -22,7 +22,7 @@ from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amounts, show
+from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amount, are_quantities, show
 
 READS: Final = union(migration_demand.READS, {RESOURCE_QUOTA: ("spec", "status")})
 
@@ -44,7 +44,7 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     """Yield why LimitRanges, and each quota that does, refuse what a migration creates.
 
     Raises:
-        Unseen: one may refuse a pod whose requests could not be read.
+        Unseen: one may refuse a pod whose requests could not be read, or it does not say what it has counted.
     """
     namespace = vms.namespace_of(vmi)
     ranges = limit_ranges.of_namespace(cluster, namespace)
@@ -59,12 +59,17 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
         if refused:
             remedy = "change what the pod requests, or the LimitRange"
             yield Problem(f"{refused}: {words} is refused", remedy, id=problem_of(ProblemCause.LIMIT_RANGE, vmi))
+    unseen = ""
     for quota in found:
-        for name, lack in missing(quota, demand)[:1]:
+        lacking, unread = gather(missing(quota, demand))
+        unseen = unseen or unread
+        for name, lack in lacking[:1]:
             what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
             reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
             remedy = "use an ApplicationAwareResourceQuota, or raise the quota"
             yield Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
+    if unseen:
+        raise Unseen(unseen)
 
 
 def counts_pods_of(quota: Object, priority_class: str) -> bool:
@@ -99,41 +104,58 @@ def _selects(expression: Field, priority_class: str) -> bool:
     return bool(priority_class)
 
 
-def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
-    """Return what of a quota refuses a migration: the name of the resource, and what is missing.
+def missing(quota: Object, demand: Demand) -> Iterator[tuple[str, str]]:
+    """Yield what of a quota refuses a migration: the name of the resource, and what is missing.
 
-    A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes counts pods alone.
+    Raises:
+        Unseen: see ``lacks``.
     """
-    lacking = []
     for name, lack in lacks(quota, demand).items():
         if lack is None:
             side = "limit" if name.startswith("limits.") else "request"
-            lacking.append((name, f"a {side} of each container is missing"))
+            yield name, f"a {side} of each container is missing"
         else:
-            lacking.append((name, f"{show(_resource(name), lack)} missing"))
-    return lacking
+            yield name, f"{show(_resource(name), lack)} missing"
 
 
 def lacks(quota: Object, demand: Demand) -> Mapping[str, int | None]:
-    """Return how much of each resource a quota lacks for a migration. None: a container does not set the resource."""
+    """Return how much of each resource a quota lacks for a migration. None: a container does not set the resource.
+
+    A quota on CPU or memory refuses a pod with a container that does not set it. One with scopes counts pods alone.
+
+    Raises:
+        Unseen: it lacks nothing as far as known, but does not say how much of a resource is used. The API server
+            refuses pods then, until the quota has been counted (controller.go#hasUsageStats).
+    """
     created = ((demand.launcher, demand.priority_class), (demand.attachment, ""))
     pods = [pod for pod, priority_class in created if pod is not None and counts_pods_of(quota, priority_class)]
-    used = _amounts(quota.at("status", "used"))
+    used = _used(quota)
     scoped = quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present
     counted = _usage(pods, 0 if scoped else demand.state_bytes)
     found: dict[str, int | None] = {}
+    uncounted = []
     for name, limit in hard_limits(quota).items():
         lack = used.get(name, 0) + counted.get(name, 0) - limit
         if not all(_is_set(name, pod) for pod in pods):
             found[name] = None
         elif counted.get(name, 0) > 0 and lack > 0:
             found[name] = lack
+        elif counted.get(name, 0) > 0 and name not in used:
+            uncounted.append(name)
+    if uncounted and not found:
+        raise Unseen(f"how much {uncounted[0]} ResourceQuota {quota.full_name} has counted")
     return found
 
 
 def hard_limits(quota: Object) -> Mapping[str, int]:
     """Return the limits that a quota enforces."""
-    return _amounts(quota.at("status", "hard")) or _amounts(quota.at("spec", "hard"))
+    return _amounts(quota.at("status", "hard").map) or _amounts(quota.at("spec", "hard").map)
+
+
+def _used(quota: Object) -> Mapping[str, int]:
+    """Return what a quota has counted. A quantity that is none counts as unread."""
+    found = quota.at("status", "used").map
+    return _amounts({name: value for name, value in found.items() if are_quantities({name: value})})
 
 
 def _is_set(name: str, pod: PodSize) -> bool:
@@ -177,7 +199,7 @@ def shortages(quota: Object, running: Iterable[PodSize], second: PodSize | None)
         return
     used = _usage(running, 0)
     more = _of_pod(second.requests, second.limits) if second else {}
-    for name, limit in _amounts(quota.at("spec", "hard")).items():
+    for name, limit in _amounts(quota.at("spec", "hard").map).items():
         lack = used.get(name, 0) - limit
         if lack > 0:
             yield name, lack, True
@@ -190,9 +212,8 @@ def in_words(name: str, amount: int) -> str:
     return show(_resource(name), amount)
 
 
-def _amounts(quantities: Field) -> dict[str, int]:
-    found = quantities.map
-    return {name: amounts({_resource(name): value})[_resource(name)] for name, value in found.items()}
+def _amounts(quantities: Mapping[str, Any]) -> dict[str, int]:
+    return {name: amount(_resource(name), value) for name, value in quantities.items()}
 
 
 def _resource(name: str) -> str:

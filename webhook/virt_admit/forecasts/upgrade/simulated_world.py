@@ -18,7 +18,7 @@ from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, UnderWay, Vm, World
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubevirt.instances import migration_failures
 from virt_admit.model.kubevirt.launcher.launcher_pod import CREATED_BY
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
@@ -145,7 +145,7 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
         return ""
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
-        for_good = row.placement.has_candidate or quotas.refusal(row.vmi, cluster) is not None
+        for_good = row.placement.has_candidate or bool(gather(quotas.refusals(row.vmi, cluster))[0])
         failed = migration_failures.impossible_targets(row.vmi, cluster)
         if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed):
             return row.reason
