@@ -78,6 +78,52 @@ def test_of_several_snapshots_the_oldest_time_counts(tmp_path):
     assert snapshots.load(tmp_path).time == "2027-03-01T10:30:00Z"
 
 
+def saved_state(path, phase, version=None, time=None):
+    """Save a snapshot of one claim."""
+    metadata = {"name": "a", "namespace": "shop"} | ({"resourceVersion": version} if version else {})
+    live = ClusterCache([store(PVC, {"metadata": metadata, "status": {"phase": phase}}, whole=True)])
+    live.time = time
+    snapshots.save(live, path)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "phase"),
+    [
+        (("9", None), ("10", None), "second"),
+        (("10", None), ("9", None), "first"),
+        (("010", None), ("9", None), "first"),
+        ((None, "2027-03-01T11:00:00Z"), (None, "2027-03-01T10:30:00Z"), "first"),
+        ((None, "2027-03-01T11:00:00Z"), (None, "2027-03-01T11:00:01Z"), "second"),
+        (("5", "2027-03-01T11:00:00Z"), ("x", "2027-03-01T11:00:01Z"), "second"),
+    ],
+)
+def test_of_several_states_the_newest_counts(tmp_path, first, second, phase):
+    saved_state(tmp_path / "a.json", "first", *first)
+    saved_state(tmp_path / "b.json", "second", *second)
+    told = []
+
+    assert snapshots.load(tmp_path, told.append).get(PVC, "shop", "a").at("status", "phase").text == phase
+    (line,) = told
+    assert "1 object in several states, such as PersistentVolumeClaim shop/a; the newest counts" in line
+
+
+def test_states_that_contradict_each_other_are_no_cluster(tmp_path):
+    saved_state(tmp_path / "a.json", "first", None, "2027-03-01T11:00:00Z")
+    saved_state(tmp_path / "b.json", "second")
+    with pytest.raises(
+        SettingError, match=r"a\.json and .*b\.json have different states of PersistentVolumeClaim shop/a"
+    ):
+        snapshots.load(tmp_path)
+
+
+def test_an_object_that_is_equal_in_two_files_is_no_contradiction(tmp_path):
+    for name in "ab":
+        saved_state(tmp_path / f"{name}.json", "equal")
+    told = []
+    assert len(list(snapshots.load(tmp_path, told.append))) == 1
+    assert told == []
+
+
 def test_a_time_that_is_none_is_an_error(tmp_path):
     live = ClusterCache([])
     live.time = "yesterday"

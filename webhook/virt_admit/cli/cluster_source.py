@@ -92,7 +92,7 @@ def load_cluster(
     try:
         from virt_admit.kube import snapshots  # noqa: PLC0415 - checking files alone needs no snapshot
 
-        snapshot = snapshots.load(source.cluster)
+        snapshot = snapshots.load(source.cluster, tell)
     except (SettingError, OSError) as error:
         raise failure(error) from None
     if source.cluster.is_dir() and not any(walk_linked(source.cluster)):

@@ -11,17 +11,20 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from virt_admit.documents import reader
 from virt_admit.documents.files import read_file, walk_linked
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
+from virt_admit.kube.object_states import ObjectStates
 from virt_admit.model.kubernetes import clock, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import count
 from virt_admit.rules import load_rules
 from virt_admit.settings import API_VERSION, SettingError
 
@@ -33,14 +36,18 @@ _HALF: Final = re.compile(
 """An escape of half a character without the other half, which is not valid JSON."""
 
 
-def load(path: Path) -> Snapshot:
+def load(path: Path, warn: Callable[[str], None] | None = None) -> Snapshot:
     """Load the cluster from a file or a folder of files: snapshots, ordinary manifests, Lists.
 
     The ``complete`` and ``unreadable`` lists of snapshots are combined. Ordinary manifests are never complete. Objects
-    of a kind that their own snapshot calls unreadable are ignored.
+    of a kind that their own snapshot calls unreadable are ignored. Of an object with several states the newest counts.
+
+    Args:
+        warn: told in one line that objects had several states.
 
     Raises:
-        SettingError: a file is not valid YAML or JSON, or not a valid snapshot.
+        SettingError: a file is not valid YAML or JSON, or not a valid snapshot, or two states of an object differ and
+            nothing says which one is newer.
         OSError: a file cannot be read.
     """
     parts = _Parts()
@@ -49,18 +56,25 @@ def load(path: Path) -> Snapshot:
             parts.add(data, file)
     if path.is_file() and not parts.documents:  # truncated, or not written yet
         raise SettingError(f"{path}: the file is empty")
-    return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version, parts.time)
+    if warn is not None and parts.objects.superseded:
+        warn(_superseded(path, parts.objects.superseded))
+    return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version, clock.stamp(parts.time))
+
+
+def _superseded(path: Path, found: Collection[str]) -> str:
+    words = f"{count(len(found), 'object')} in several states, such as {min(found)}"
+    return f"{path}: {words}; the newest counts. Save all files at one time: virt-admit scan --save FILE"
 
 
 class _Parts:
     """The combined contents of several documents."""
 
     def __init__(self) -> None:
-        self.objects: list[Object] = []
+        self.objects = ObjectStates()
         self.complete: set[str] = set()
         self.unreadable: set[str] = set()
         self.server_version: str | None = None
-        self.time: str | None = None
+        self.time: datetime | None = None
         """The oldest time of the snapshots."""
         self.documents = 0
 
@@ -70,33 +84,34 @@ class _Parts:
         if document.kind == KIND and document.group in ("", GROUP) and document.api_version != API_VERSION:
             raise SettingError(f"{file}: a Snapshot has apiVersion {API_VERSION}, not {document.api_version!r}")
         unreadable: set[str] = set()
+        time = None
         if (document.api_version, document.kind) == (API_VERSION, KIND):
             unreadable = _names(document, "unreadable", file)
             self.complete |= _names(document, "complete", file)
             self.unreadable |= unreadable
             self.server_version = document["serverVersion"].text or self.server_version
-            self.time = _time(document, self.time, file)
+            time = _time(document, file)
+            self.time = min(filter(None, (self.time, time)), default=None)
             if document["items"].present and not document["items"].is_list:
                 raise SettingError(f"{file}: items must be a list")
             if any(not item.is_map for item in document["items"].items()):
                 raise SettingError(f"{file}: each item must be an object")
         if document["items"].is_list and document.kind.endswith(("List", KIND)):
-            objects = (Object(item.value) for item in document["items"].items() if item.is_map)
-            self.objects += [obj for obj in objects if not unreadable or str(kinds.of(obj)) not in unreadable]
+            for item in document["items"].items():
+                obj = Object(item.value)
+                if item.is_map and not (unreadable and str(kinds.of(obj)) in unreadable):
+                    self.objects.add(obj, file, time)
         elif document.kind:
-            self.objects.append(document)
+            self.objects.add(document, file, time)
 
 
-def _time(document: Object, before: str | None, file: Path) -> str | None:
-    """Return the older one of the time of a snapshot and the time before."""
+def _time(document: Object, file: Path) -> datetime | None:
+    """Return when a snapshot was listed; None: it does not say so."""
     field = document["time"]
-    if not field.present:
-        return before
     found = clock.instant(field.text)
-    if found is None:
+    if field.present and found is None:
         raise SettingError(f"{file}: time must be a time such as 2027-01-31T22:00:00Z")
-    other = clock.instant(before)
-    return clock.stamp(found if other is None else min(found, other))
+    return found
 
 
 def _names(document: Object, key: str, file: Path) -> set[str]:

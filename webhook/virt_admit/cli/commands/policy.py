@@ -64,7 +64,7 @@ def diff(old: str, new: str, cluster: Path, output: str) -> int:
     try:
         rules, today = load_rules(), datetime.date.today()
         policies = [load_policy(name, rules).at(today) for name in (old, new)]
-        snapshot = snapshots.load(cluster)
+        snapshot = snapshots.load(cluster, tell)
     except (SettingError, PolicyError, OSError) as error:
         raise failure(error) from None
     require_judged(snapshot, rules.kinds, cluster)

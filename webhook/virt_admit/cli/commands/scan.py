@@ -224,7 +224,7 @@ class _Scan:
         try:
             place = None if source.cluster else source
             policy = load_policy(reporting.policy_choice(), reporting.policy_configmap, place)
-            snapshot = snapshots.load(source.cluster) if source.cluster else None
+            snapshot = snapshots.load(source.cluster, tell) if source.cluster else None
         except (SettingError, PolicyError, ValueError, OSError) as error:
             raise failure(error) from None
         cluster = (
