@@ -276,6 +276,36 @@ def test_alerts_link_to_the_pages_of_the_value(helm: Helm) -> None:
     assert {str(PurePosixPath(link.path).parent) for link in parsed} == {"/docs/runbooks"}
 
 
+HOSTILE = "a'b\"c: d\n  evil: true\n# {{ x }} \u2028"
+
+
+def test_values_stay_values_whatever_they_contain(helm: Helm, tmp_path: Path) -> None:
+    policy = f"  # ours \t{HOSTILE}\r\nextends: strict\x01\n\n"
+    given = {
+        "policy": policy,
+        "image": {"repository": HOSTILE, "tag": "1"},
+        "imagePullSecrets": [{"name": HOSTILE}],
+        "nodeSelector": {HOSTILE: HOSTILE},
+        "tolerations": [{"key": HOSTILE}],
+        "scan": {"enabled": True, "schedule": "* * * * '\"{{"},
+        "monitoring": {"enabled": True, "docsUrl": "https://git.example.com/it's\"{{x}}'/"},
+    }
+    (tmp_path / "values.yaml").write_text(json.dumps(given))
+    found = rendered(helm, [], f"--values={tmp_path}/values.yaml")
+    pod = found["Deployment", "virt-admit", "virt-admit-webhook"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == f"{HOSTILE}:1"
+    assert [pod[key] for key in ("imagePullSecrets", "nodeSelector", "tolerations")] == [
+        given[key] for key in ("imagePullSecrets", "nodeSelector", "tolerations")
+    ]
+    (job,) = [obj for (kind, _, _), obj in found.items() if kind == "CronJob"]
+    assert job["spec"]["schedule"] == "* * * * '\"{{"
+    groups = found["PrometheusRule", "virt-admit", "virt-admit"]["spec"]["groups"]
+    assert groups[0]["rules"][0]["annotations"]["runbook_url"].startswith(
+        "https://git.example.com/it's\"{{x}}'/runbooks/"
+    )
+    assert found["ConfigMap", "virt-admit", "virt-admit-policy"]["data"]["policy.yaml"] == policy
+
+
 def test_helm_lint_finds_nothing(helm: Helm) -> None:
     done = helm.run("lint", CHART, "--strict", "--namespace=virt-admit")
     assert done.returncode == 0, done.stdout + done.stderr

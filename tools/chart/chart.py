@@ -117,7 +117,7 @@ def _insert_values(document: Document) -> None:
         case "PodDisruptionBudget", _:  # it would stop each drain of a node with the only pod
             document.tree = If("gt (int .Values.replicas) 1", document.tree)
         case "PrometheusRule", _:
-            obj["spec"] = _replaced(obj["spec"], DOCS_URL, '{{ trimSuffix "/" .Values.monitoring.docsUrl }}')
+            obj["spec"] = _replaced(obj["spec"], DOCS_URL, '{{ include "virt-admit.docsUrl" . }}')
         case "CronJob", _:
             obj["spec"]["schedule"] = Expression(".Values.scan.schedule | quote")
         case "NetworkPolicy", _:
@@ -128,7 +128,7 @@ def _insert_pod_values(pod: dict[Any, Any], prefix: str) -> None:
     for name in ("imagePullSecrets", "nodeSelector", "tolerations"):
         pod[name] = If(f".Values.{name}", Nested(f"toYaml .Values.{name}"))
     (container,) = pod["containers"]
-    container["image"] = Expression('include "virt-admit.image" .')
+    container["image"] = Expression('include "virt-admit.image" . | quote')
     container["imagePullPolicy"] = Expression(".Values.image.pullPolicy")
     container["resources"] = Nested(f"toYaml .Values.{prefix}resources")
 

@@ -21,7 +21,7 @@ RESOURCES: Final = {
     "properties": {"requests": QUANTITIES, "limits": QUANTITIES},
 }
 URL: Final = {"type": "string", "pattern": r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"}
-"""An address of pages as ``reports/findings/formats/places.py#docs_url`` accepts it."""
+"""An address of pages as ``reports/findings/places.py#docs_url`` accepts it."""
 BOOLEAN: Final = {"type": "boolean"}
 
 

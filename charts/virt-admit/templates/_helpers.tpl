@@ -24,3 +24,8 @@ helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Versio
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* The address of the folder docs, inside single quotes of YAML. */}}
+{{- define "virt-admit.docsUrl" -}}
+{{ trimSuffix "/" .Values.monitoring.docsUrl | replace "'" "''" }}
+{{- end }}
