@@ -95,6 +95,13 @@ def test_no_message_ends_with_half_a_sentence():
     assert half == set()
 
 
+def test_a_hostile_name_is_one_word_of_the_command_that_removes_a_mark():
+    rule, case = next(param.values for param in CASES if param.id.startswith("vmi-evacuation-stuck/the node accepts"))
+    hostile = {**case["object"], "metadata": {**case["object"]["metadata"], "name": "--all; reboot"}}
+    (finding,) = ask(rule, case | {"object": hostile})[0].findings
+    assert finding.message.endswith("virtctl evacuate-cancel vmi './--all; reboot' -n erp.")
+
+
 def test_a_hostile_name_is_one_word_for_a_shell():
     name = "x'; touch /tmp/owned; $(id) #"
     vmi = Object(

@@ -14,8 +14,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_failures
+from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel
+from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import NODE, VMI
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import migration_failures, migrations
 from virt_admit.model.messages import cut_middle, sentence
 from virt_admit.rule import (
@@ -40,7 +42,7 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(migrations.READS, clock.READS, {NODE: ("spec.unschedulable",)}),
+    reads=union(migrations.READS, clock.READS, {NODE: ("spec.unschedulable",), KUBEVIRT: ()}),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -58,11 +60,11 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     longest = context.params.longest
     moving = list(migrations.unfinished(vmi, context.cluster))
     if _left_over(vmi, moving, timedelta(microseconds=longest // 1000), context.cluster):
-        yield Finding(
-            mark.path,
-            f"node {mark.text} accepts VMs again, but this VMI is still to leave it, so migrations are repeated. If the "
-            f"maintenance has ended, remove the mark: virtctl evacuate-cancel vmi {vmi.name}.",
-        )
+        left = f"node {mark.text} accepts VMs again, but this VMI is still to leave it, so migrations are repeated"
+        remedy = "If the maintenance has ended, remove the mark"
+        command = evacuate_cancel(vmi, context.cluster)
+        choices = [f"{left}. {typed(remedy, command)}.", f"{left}. {remedy}."]
+        yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
         return
     if moving:
         return
