@@ -18,6 +18,7 @@ from tests.forecasts.drain.test_operator_budgets import (
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.upgrade import simulated_world
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, VALIDATING_CONFIGURATION
 
 
 def manager(of, *engines, keeper=None):
@@ -134,10 +135,21 @@ def test_drain_cleaner_ends_kubectl_drain_but_not_an_upgrade():
     assert [stop for each in plans for stop in simulated_world.other_pods(each)] == []
 
 
-@pytest.mark.parametrize("release", ["1.0.1", "latest"])
-def test_an_older_drain_cleaner_lets_the_eviction_pass(release):
-    found = drained(kafka(release, maxUnavailable=1))
+def test_an_older_drain_cleaner_lets_the_eviction_pass():
+    found = drained(kafka("1.0.1", maxUnavailable=1))
     assert (found["drainable"], found["blockers"]) == (True, [])
+
+
+def test_what_a_drain_cleaner_of_an_unknown_release_does_is_not_known():
+    found = drained(kafka("latest", maxUnavailable=1))
+    assert (found["drainable"], found["blockers"]) == (None, [])
+
+
+@pytest.mark.parametrize("kind", [VALIDATING_CONFIGURATION, DEPLOYMENT], ids=str)
+def test_a_drain_cleaner_that_cannot_be_read_may_refuse(kind):
+    objects = [each for each in kafka("1.3.0", maxUnavailable=1) if each.kind != kind.kind]
+    found = drain_plan.plan(Snapshot(objects, ["*"], [kind.resource])).nodes
+    assert [each.drainable for each in found] == [None, None, None]
 
 
 def test_a_budget_of_0_is_a_wait_with_drain_cleaner():

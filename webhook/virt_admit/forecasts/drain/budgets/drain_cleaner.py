@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -34,28 +34,37 @@ def is_installed(cluster: Cluster) -> bool:
 
 
 def refuses(pod: Object, cluster: Cluster) -> bool:
-    """Return whether Drain Cleaner is known to refuse the eviction of a pod whose budget would allow it."""
-    return (
-        "strimzi.io/cluster" in pod.labels
-        and pod.labels.get("strimzi.io/name", "").endswith(_OF)
-        and cluster.cached(_denies)
-    )
+    """Return whether Drain Cleaner refuses the eviction of a pod whose budget would allow it.
+
+    Raises:
+        Unseen: it may be installed, or nothing tells its release.
+    """
+    if "strimzi.io/cluster" not in pod.labels or not pod.labels.get("strimzi.io/name", "").endswith(_OF):
+        return False
+    denies, unseen = cluster.cached(_denies)
+    if unseen:
+        raise Unseen(unseen)
+    return denies
 
 
-def _denies(cluster: Cluster) -> bool:
-    spaces = {
-        webhook.at("clientConfig", "service", "namespace").text
-        for configuration in cluster.known(VALIDATING_CONFIGURATION)
-        for webhook in _webhooks(configuration)
-    }
+def _denies(cluster: Cluster) -> tuple[bool, str]:
+    """Return whether a Drain Cleaner that refuses evictions is installed, and what could not be read if none is known."""
+    configurations, unseen = gather(cluster.list(VALIDATING_CONFIGURATION))
+    webhooks = [webhook for configuration in configurations for webhook in _webhooks(configuration)]
+    if not webhooks:
+        return False, unseen
+    spaces = {webhook.at("clientConfig", "service", "namespace").text for webhook in webhooks}
+    deployments, blind = gather(cluster.list(DEPLOYMENT))
     images = (
         container["image"].text or ""
-        for found in cluster.known(DEPLOYMENT)
+        for found in deployments
         if found.namespace in spaces
         for container in found.at("spec", "template", "spec", "containers").items()
     )
     releases = [tuple(map(int, match.groups())) for image in images if (match := _RELEASE.search(image))]
-    return any(release >= _DENIES for release in releases)
+    if any(release >= _DENIES for release in releases):
+        return True, ""
+    return False, unseen if releases else blind or "the release of Strimzi's Drain Cleaner"
 
 
 def _webhooks(configuration: Object) -> Iterator[Field]:
