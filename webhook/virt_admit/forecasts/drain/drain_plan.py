@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain import (
     workload_updates,
 )
 from virt_admit.forecasts.drain.capacity import Leaving
-from virt_admit.forecasts.drain.control import control_path, overruling
+from virt_admit.forecasts.drain.control import control_path, overruling, pod_requests
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.states import vm_states_failures
@@ -221,8 +221,9 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     moving = [found for found in forecasts if found.outcome not in vm_outcomes.SHUT_DOWN]
     visitors = tuple(vm_outcomes.visitors(name, cluster))
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
-    blockers = (replace(found, remedy=typed_remedies.of_blocker(found)) for found in (*stopped, *pods.blockers))
-    pods = replace(pods, blockers=tuple(blockers))
+    pods = pod_requests.with_webhooks(pods, name, cluster)
+    every = dict.fromkeys((*stopped, *pods.blockers))
+    pods = replace(pods, blockers=tuple(replace(found, remedy=typed_remedies.of_blocker(found)) for found in every))
     unread = cluster.cached(_unread)
     doubts = [*(unread[kind] for kind in _needed((*forecasts, *visitors)) if kind in unread), *open_ends]
     doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]

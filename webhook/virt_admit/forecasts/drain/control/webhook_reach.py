@@ -140,6 +140,24 @@ def hindrances(cluster: Cluster, node: str, *, without: frozenset[tuple[str, str
         yield Hindrance.unread("admission webhooks", critical.unseen)
 
 
+def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hindrance]:
+    """Yield the webhooks that refuse the evictions of ordinary pods of a node now. All evictions are requested at once."""
+    critical = cluster.cached(_critical)
+    labels = cluster.cached(_namespace_labels) if pods and critical.webhooks else {}
+    for webhook in critical.webhooks if pods else ():
+        answers = set()
+        for pod in pods:
+            space = pod.namespace or "default"
+            asked = EVICTION._replace(namespace=space, namespace_labels=labels.get(space), name=pod.name, labels={})
+            answers.add(webhook_requests.gets(webhook.field, asked))
+        made = _state(webhook, node, cluster, frozenset()) if answers & {True, None} else None
+        if made is not None and made.now:
+            stops = made.stops and True in answers
+            yield replace(made, reason=f"{made.reason}: evictions fail" if made.stops else made.reason, stops=stops)
+    if pods and critical.unseen:
+        yield Hindrance.unread("admission webhooks", critical.unseen)
+
+
 def _critical(cluster: Cluster) -> _Critical:
     found: list[_Webhook] = []
     unseen = ""
