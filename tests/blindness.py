@@ -328,17 +328,22 @@ class Hidden:
     cluster: Snapshot
 
 
-def everything(objects: Sequence[Manifest]) -> Snapshot:
+def everything(objects: Sequence[Manifest], time: str | None = None) -> Snapshot:
     """Return the whole cluster."""
-    return Snapshot(map(Object, objects), ["*"], server_version="v1.34.0")
+    return Snapshot(map(Object, objects), ["*"], (), "v1.34.0", time)
+
+
+def kinds_of(objects: Sequence[Manifest]) -> list[kinds.Kind]:
+    """Return the kinds that are known of these objects, in one order."""
+    return sorted({kind for each in objects if (kind := kinds.of(Object(each))) is not None}, key=str)
 
 
 def hidings(objects: Sequence[Manifest], chance: Random) -> Iterator[Hidden]:
     """Yield the cluster without each of its kinds, without one namespace of each, and without fields."""
-    found = {kind for each in objects if (kind := kinds.of(Object(each))) is not None}
+    found = set(kinds_of(objects))
     more = (kinds.MACHINE_CONFIG_POOL, kinds.MACHINE_DEPLOYMENT, kinds.PDB, kinds.VMIM)
     for kind in sorted({*found, *more}, key=str):
-        yield _without_kind(objects, kind)
+        yield without_kind(objects, kind)
         if kind in found and kind.namespaced:
             yield _without_namespace(objects, kind, chance.choice(NAMESPACES))
         if kind in found:
@@ -351,9 +356,10 @@ def _is_of(each: Manifest, kind: kinds.Kind) -> bool:
     return kinds.of(Object(each)) is kind
 
 
-def _without_kind(objects: Sequence[Manifest], kind: kinds.Kind) -> Hidden:
+def without_kind(objects: Sequence[Manifest], kind: kinds.Kind, time: str | None = None) -> Hidden:
+    """Return the cluster in which a kind may not be listed."""
     kept = [Object(each) for each in objects if not _is_of(each, kind)]
-    return Hidden(f"{kind}", Snapshot(kept, ["*"], [kind.resource], "v1.34.0"))
+    return Hidden(f"{kind}", Snapshot(kept, ["*"], [kind.resource], "v1.34.0", time))
 
 
 def _without_some(objects: Sequence[Manifest], kind: kinds.Kind, chance: Random) -> Hidden:

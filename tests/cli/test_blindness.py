@@ -11,6 +11,8 @@ from random import Random
 import pytest
 
 from tests import blindness
+from tests.incidents.test_virtual_machines import INCIDENTS
+from tests.incidents_platform.test_incidents import INCIDENTS as PLATFORM_INCIDENTS
 from tests.random_motion import moving_cluster
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_events import EventEffect
@@ -184,5 +186,29 @@ def test_what_is_hidden_of_a_cluster_in_motion_never_turns_an_answer():
                 f"seed {seed} without {hidden.what}: {' '.join(asked)}: {answer} became {less}"
                 for asked, answer, less in contradictions(whole, said)
                 if asked[0] == "drain" and (less is False or said[asked[:2]] is True)
+            ]
+    assert not wrong, "\n".join(wrong)
+
+
+CLUSTERS = [
+    *((incident.url, incident.snapshot()) for incident in INCIDENTS),
+    *((incident.source, incident.snapshot) for incident in PLATFORM_INCIDENTS),
+]
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_what_is_hidden_of_an_incident_gives_no_yes(group):
+    """Webhooks, operators and their settings, which random clusters do not have. The word of a VM counts with its node's."""
+    wrong = []
+    for source, cluster in CLUSTERS[group::GROUPS]:
+        objects, time = cluster["items"], cluster.get("time")
+        whole = drained(blindness.everything(objects, time))
+        for kind in blindness.kinds_of(objects):
+            hidden = blindness.without_kind(objects, kind, time)
+            found = drained(hidden.cluster)
+            wrong += [
+                f"{source} without {hidden.what}: {' '.join(asked)}: {answer}, then yes"
+                for asked, answer in whole.items()
+                if asked[0] == "drain" and answer is not True and found.get(asked) is found.get(asked[:2]) is True
             ]
     assert not wrong, "\n".join(wrong)
