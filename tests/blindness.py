@@ -349,7 +349,7 @@ def hidings(objects: Sequence[Manifest], chance: Random) -> Iterator[Hidden]:
         if kind in found:
             yield _without_some(objects, kind, chance)
     for what, strip in _FIELDS.items():
-        yield _without_field(objects, what, strip)
+        yield without_field(objects, what, strip)
 
 
 def _is_of(each: Manifest, kind: kinds.Kind) -> bool:
@@ -378,7 +378,8 @@ def _without_namespace(objects: Sequence[Manifest], kind: kinds.Kind, hidden: st
     return Hidden(f"{kind} in {hidden}", Snapshot(kept, complete, (), "v1.34.0"))
 
 
-def _without_field(objects: Sequence[Manifest], what: str, strip: Callable[[Manifest], None]) -> Hidden:
+def without_field(objects: Sequence[Manifest], what: str, strip: Callable[[Manifest], None]) -> Hidden:
+    """Return the cluster after ``strip`` of each object of a kind, the first word of ``what``."""
     copied = copy.deepcopy(list(objects))
     for each in copied:
         if each["kind"] == what.split(maxsplit=1)[0]:

@@ -147,6 +147,41 @@ def test_what_is_hidden_never_turns_an_answer(group):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_a_field_that_is_missing_gives_no_yes(group):
+    """The API server always sets these. ``fits`` counts only VMs that need room."""
+    wrong = []
+    for seed in range(group, SEEDS, GROUPS):
+        for made in (blindness.random_cluster, moving_cluster):
+            objects = made(seed)
+            whole = answers(blindness.everything(objects))
+            for hidden in without_status_fields(objects):
+                found = answers(hidden.cluster)
+                wrong += [
+                    f"seed {seed} without {hidden.what}: {' '.join(map(str, asked))}: no, then yes"
+                    for asked, answer in whole.items()
+                    if answer is False and found.get(asked) is True and len(asked) <= MOST_ASKED
+                ]
+    assert not wrong, "\n".join(wrong)
+
+
+MOST_ASKED = 2
+"""Words of a question about a node or the cluster, and not about a VM, whose word counts with its node's."""
+
+
+def without_status_fields(objects):
+    """The cluster without each field of the status of each kind."""
+    for kind, field in sorted({(each["kind"], field) for each in objects for field in each.get("status", {})}):
+        yield blindness.without_field(
+            objects, f"{kind} status.{field}", lambda each, field=field: each["status"].pop(field, None)
+        )
+
+
+def answers(cluster):
+    found = drained(cluster) | upgraded(cluster) | lost(cluster)
+    return {asked: answer for asked, answer in found.items() if "fits" not in asked[0]}
+
+
 def places(cluster):
     """The nodes that certainly accept each VM, and those that certainly refuse it, alone."""
     for vmi in cluster.known(kinds.VMI):

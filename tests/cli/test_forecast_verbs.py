@@ -49,7 +49,8 @@ def live(tmp_path, monkeypatch):
     with FakeApi() as fake:
         for kind in {*drain.LOOKS_UP, *explain.LOOKS_UP}:
             fake.install(kind)
-        fake.put(NODE, {"metadata": {"name": "n0", "labels": {"pool": "a"}}})
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        fake.put(NODE, {"metadata": {"name": "n0", "labels": {"pool": "a"}}, "status": status})
         fake.put(VMI, vmi("db", "n0", "None", "True"))
         yield fake, ("--kubeconfig", fake.kubeconfig(tmp_path))
 

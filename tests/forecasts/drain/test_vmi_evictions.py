@@ -234,12 +234,20 @@ def test_a_budget_of_the_users_blocks_what_would_be_shut_down(each, outcome):
 
 def test_which_vmis_are_on_a_node():
     here = vmi(on="a")
-    others = [vmi(on="b"), vmi(on=None), vmi(on="a", phase="Succeeded"), vmi(on="a", phase="Failed")]
+    pending = vmi(on=None, phase="Pending")
+    others = [vmi(on="b"), pending, vmi(on="a", phase="Succeeded"), vmi(on="a", phase="Failed")]
     for index, other in enumerate(others):
         other.data["metadata"]["name"] = f"other-{index}"
 
     assert list(vmis.on_node(complete(here, *others), "a")) == [here]
     assert list(vmis.on_node(complete(here), "c")) == []
+
+
+def test_a_vmi_that_runs_without_a_node_may_be_on_any():
+    found = vmis.on_node(complete(vmi(on=None)), "a")
+
+    with pytest.raises(Unseen, match="the node of virtualmachineinstances"):
+        list(found)
 
 
 def test_vmis_out_of_sight_come_after_those_in_sight():

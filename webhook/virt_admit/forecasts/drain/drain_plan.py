@@ -33,6 +33,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unl
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
@@ -300,7 +301,8 @@ def _needed(forecasts: Sequence[Forecast]) -> Iterator[Kind]:
 
 def _unread(cluster: Cluster) -> Mapping[Kind, str]:
     """Return the kinds of which more objects may exist than are known, each with what could not be read."""
-    gathered = {kind: unlisted(cluster, kind) for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM)}
+    gathered = {kind: unlisted(cluster, kind) for kind in (LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMIM)}
+    gathered[VMI] = vmis.unread(cluster)
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
 
 

@@ -21,7 +21,7 @@ from virt_admit.forecasts.remediation import coverage
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, entry, gather
-from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
@@ -267,11 +267,8 @@ def _perhaps(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str
 
 def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:
     """Return the kinds of which more objects may exist, although every one of them must be known for a yes."""
-    found = (gather(cluster.list(kind))[1] for kind in _NEEDED)
+    found = (*(gather(cluster.list(kind))[1] for kind in (NODE, POD)), vmis.unread(cluster))
     return tuple(dict.fromkeys(what for what in found if what))
-
-
-_NEEDED: Final[tuple[Kind, ...]] = (NODE, POD, VMI)
 
 
 _WORST: Final = {outcome: rank for rank, outcome in enumerate(LossOutcome)}

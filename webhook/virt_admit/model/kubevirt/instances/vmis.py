@@ -122,9 +122,23 @@ def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
         Unseen: after the known ones, if more may exist.
     """
     yield from entry(cluster, by_node, node) or ()
-    unseen = unlisted(cluster, VMI)
+    unseen = unread(cluster)
     if unseen:
         raise Unseen(unseen)
+
+
+def unread(cluster: Cluster) -> str:
+    """Return what could not be read although it may be a VMI on any node; empty: all VMIs are known."""
+    return unlisted(cluster, VMI) or cluster.cached(_without_node)
+
+
+def _without_node(cluster: Cluster) -> str:
+    """Return a VMI that runs, but does not say where; empty: there is none. KubeVirt writes both at once."""
+    return next((f"the node of {VMI} {name}" for name in each(cluster, VMI, _name_without_node) if name), "")
+
+
+def _name_without_node(vmi: Object) -> str:
+    return vmi.full_name if running(vmi) and not vmi.at("status", "nodeName").text else ""
 
 
 def occupied(cluster: Cluster) -> Collection[str]:
