@@ -170,8 +170,9 @@ MOST_ASKED = 2
 
 
 def without_status_fields(objects):
-    """The cluster without each field of the status of each kind."""
-    for kind, field in sorted({(each["kind"], field) for each in objects for field in each.get("status", {})}):
+    """The cluster without each field of the status of each kind. A migration without a phase has just been made."""
+    found = {(each["kind"], field) for each in objects for field in each.get("status", {})}
+    for kind, field in sorted(found - {("VirtualMachineInstanceMigration", "phase")}):
         yield blindness.without_field(
             objects, f"{kind} status.{field}", lambda each, field=field: each["status"].pop(field, None)
         )

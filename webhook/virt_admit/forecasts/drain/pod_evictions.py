@@ -310,7 +310,7 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         Unseen: an operator owns the budget, and what it does about it cannot be determined.
     """
     status = budget["status"]
-    if pod.condition("Ready")["status"].text != "True":
+    if pod.condition("Ready")["status"].text not in (None, "True"):  # a pod that runs says it
         healthy, desired = status["currentHealthy"].integer or 0, status["desiredHealthy"].integer or 0
         always = budget.at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
         if always or (desired > 0 and healthy >= desired):
