@@ -1,6 +1,7 @@
 """The loop of the watch: findings come before slow forecasts, and full judgements are compared."""
 
 import datetime
+import threading
 
 import pytest
 
@@ -183,3 +184,20 @@ def test_a_change_costs_the_same_in_a_larger_cluster(live, watch):
     assert list(costs()) == small
     assert small[0] > 0
     assert small[2:] == [0, 0]
+
+
+def test_what_a_full_judgement_made_is_no_part_of_later_garbage_collections(live, watch, monkeypatch):
+    frozen, stopped = [], threading.Event()
+    monkeypatch.setattr(watch_loop, "freeze_heap", lambda: frozen.append(watch._judgements))
+    looks = iter(range(3))
+
+    def look():
+        if next(looks) == 2:
+            watch._judgements = None  # a full judgement comes next
+            stopped.set()
+
+    monkeypatch.setattr(watch, "look", look)
+    monkeypatch.setattr(watch_loop, "DEBOUNCE", 0)
+    first = watch._judgements
+    watch.run(stopped)
+    assert frozen == [first, None]

@@ -187,6 +187,8 @@ def test_other_clusters_keep_nothing_by_key(rounds):
         ({"a": 1}, {"a": 1}, True),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, False),
         ((1,), [1], False),
+        ({"a": 1}, {"a": True}, False),
+        ([1, (2, "x")], [1, (2, "x")], True),
         (Object({"x": True}), Object({"x": 1}), False),
         (Object({"x": [1]}), Object({"x": [1]}), True),
     ],

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.changing_cluster import ChangingCluster, differences
+from virt_admit.forecasts.placement import candidates
 
 CHANGES = 40
 """``make verify-judgements`` makes thousands."""
@@ -45,3 +46,20 @@ def test_the_cost_follows_the_change(plural, path, value, most):
     cluster.set(plural, path, value)
     cluster.kept.change(cluster.moment.refresh(), time_passed=False)
     assert judged(cluster) <= most
+
+
+def test_what_other_vms_need_of_their_nodes_is_not_computed_again_for_a_cordon(monkeypatch):
+    cluster, computed = ChangingCluster(0), []
+    demand = candidates.demand
+    monkeypatch.setattr(
+        candidates, "demand", lambda vmi, *rest, **how: computed.append(vmi.name) or demand(vmi, *rest, **how)
+    )
+    cluster.kept_results()
+    assert len(computed) >= 6
+    computed.clear()
+    cluster.set("nodes", ("spec", "unschedulable"), True)
+    cluster.kept.change(cluster.moment.refresh(), time_passed=False)
+    kept, again = cluster.kept_results(), len(computed)
+    computed.clear()
+    assert kept == cluster.full_results()
+    assert again < len(computed) / 2

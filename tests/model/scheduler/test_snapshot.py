@@ -64,3 +64,18 @@ def test_a_term_that_demands_a_label_is_compared_with_pods_that_have_it() -> Non
     assert found({"key": "a", "operator": "In", "values": VALUES}) == ["p1", "p2"]
     assert found({"key": "b", "operator": "Exists"}) == ["p3"]
     assert len(found({"key": "b", "operator": "DoesNotExist"})) == 4
+
+
+def test_a_copy_shares_the_pods_of_the_cluster_and_selects_those_bound_later_too() -> None:
+    def bound(name: str) -> Pod:
+        return Pod(namespace="shop", name=name, node="n0", labels={"app": "web"})
+
+    state = SchedulerSnapshot.of([Node("n0", {})], [bound(f"p{number}") for number in range(3)], {})
+    copy, late, every = state.fork(), bound("late"), selectors.parse({"matchLabels": {"app": "web"}})
+    copy.bind(late)
+    assert all(copy.by_label[label] is some for label, some in state.by_label.items())
+    assert [each.name for each in copy.selected(every)] == ["p0", "p1", "p2", "late"]
+    assert [each.name for each in state.selected(every)] == ["p0", "p1", "p2"]
+    copy.unbind(late)
+    copy.unbind(state.pods["n0"][0])
+    assert [each.name for each in copy.selected(every)] == ["p1", "p2"]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from operator import is_
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from virt_admit.engine.object_table import Name, ObjectTable
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
 from virt_admit.model.kubernetes.json_codec import identical
 from virt_admit.model.kubernetes.kinds import Kind
@@ -95,8 +97,11 @@ class RecordedCluster:
         """Values that another value used and that none used when it was left."""
         self._objects: WeakValueDictionary[tuple[Kind, str, str], Object] = WeakValueDictionary()
         """The decoded objects that any value holds."""
-        self._tables: dict[tuple[Kind, Callable[[Object], Any]], dict[tuple[str, str], Any]] = {}
+        self._tables: dict[Kind, dict[Callable[[Object], Any], ObjectTable[Any]]] = {}
         """By kind and function the value of each object."""
+        self._names: dict[Kind, tuple[Name, ...]] = {}
+        self._renamed: set[Kind] = set()
+        """Kinds of which objects may have come or gone since ``_names`` was made."""
         self.computed = 0
         """A counter of computations."""
         self.view: Cluster = RecordedView(self, None)
@@ -155,15 +160,23 @@ class RecordedCluster:
     def _forget_objects(self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]) -> None:
         for key in [key for key in self._objects if key[0] in kinds] if kinds else ():
             self._objects.pop(key, None)
-        tables: dict[Kind, list[dict[tuple[str, str], Any]]] = {}
-        for (kind, _), table in self._tables.items():
-            tables.setdefault(kind, []).append(table)
-            if kind in kinds:
-                table.clear()
+        for kind in kinds:
+            self._tables.pop(kind, None)
+        self._renamed.update(kinds)
         for kind, namespace, name in objects:
+            self._renamed.add(kind)
             self._objects.pop((kind, namespace, name), None)
-            for table in tables.get(kind, ()):
-                table.pop((namespace, name), None)
+            for table in self._tables.get(kind, {}).values():
+                table.due.add((namespace, name))
+
+    def names(self, kind: Kind) -> tuple[Name, ...]:
+        """Return namespace and name of each known object of a kind; the same tuple until one comes or goes."""
+        known = self._names.get(kind)
+        if known is None or kind in self._renamed:
+            found = tuple(self.cluster.names(kind))
+            known = self._names[kind] = found if found != known else known
+            self._renamed.discard(kind)
+        return known
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """Look up an object, which is decoded once as long as any value holds it."""
@@ -258,13 +271,14 @@ class RecordedCluster:
 
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
         """Return the function's value of each known object of a kind."""
-        table = self._tables.setdefault((kind, function), {})
-        for name in self.cluster.names(kind):
-            if name not in table:
-                obj = self.get(kind, *name)
-                if obj is not None:
-                    table[name] = function(obj)
-        return [table[name] for name in self.cluster.names(kind) if name in table]
+
+        def compute(name: Name) -> T:
+            obj = self.get(kind, *name)
+            if obj is None:
+                raise LookupError(f"{kind} {name}, which the cluster names")
+            return function(obj)
+
+        return self._tables.setdefault(kind, {}).setdefault(function, ObjectTable()).values(self.names(kind), compute)
 
 
 def _unlink(index: dict[Any, set[Hashable]], keys: Iterable[Any], reader: Hashable) -> list[Any]:
@@ -353,15 +367,14 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, Object):
         return identical(one.data, other.data)
     if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and _same_items(one, other)
     if isinstance(one, dict):
-        return len(one) == len(other) and all(map(same, _parts(one), _parts(other)))
+        return len(one) == len(other) and _same_items(one, other) and _same_items(one.values(), other.values())
     if is_dataclass(one):
         return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     return bool(one == other)
 
 
-def _parts(items: dict[Any, Any]) -> Iterable[Any]:
-    for key, value in items.items():
-        yield key
-        yield value
+def _same_items(some: Collection[Any], others: Collection[Any]) -> bool:
+    """Return whether equally many items are the same. Mostly they are identical, which takes no time to find out."""
+    return all(map(is_, some, others)) or all(map(same, some, others))

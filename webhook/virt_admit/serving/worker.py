@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import datetime
 import functools
-import gc
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from virt_admit.rules import load_rules
 from virt_admit.serving import logs
 from virt_admit.serving.admitted_starts import AdmittedStarts
 from virt_admit.serving.certificates import schedule_of, store_of
+from virt_admit.serving.heap import freeze_heap
 from virt_admit.serving.metrics import Metrics
 from virt_admit.serving.ops_server import serve_ops
 from virt_admit.serving.policy_source import policy_source
@@ -99,7 +99,7 @@ class Worker:
         self.rotator.start(patience=CERTIFICATE_PATIENCE)
         if self.settings.ops_bind != "off":
             serve_ops(self.settings.ops_bind, ops_app(self.checks, self.metrics, {"version": __version__}))
-        _freeze_heap()
+        freeze_heap()
         log.info("started", extra={"bind": self.settings.bind, "rules": len(self.rules), "version": __version__})
 
     def checks(self) -> Mapping[str, str]:
@@ -181,13 +181,7 @@ def _disable_core_dumps() -> None:
 _PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
 
 
-def _freeze_heap() -> None:
-    """Freeze the current heap so that the garbage collector skips it."""
-    gc.collect()
-    gc.freeze()
-
-
 def _load_and_freeze(path: Path) -> Snapshot:
     snapshot = snapshots.load(path)
-    _freeze_heap()
+    freeze_heap()
     return snapshot

@@ -41,6 +41,7 @@ from virt_admit.reports.html import page as pages
 from virt_admit.reports.live_writer import LiveWriter
 from virt_admit.reports.outage.failover_metrics import FailoverMetrics, with_failover
 from virt_admit.rules import Rules
+from virt_admit.serving.heap import freeze_heap
 from virt_admit.serving.metrics import ProcessMetrics
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,7 @@ class Watch(Collector):
         self._looked_up = retained_fields(rules, FORECAST_READS)
         self._judgements: ClusterJudgements | None = None
         self._judged_by: object = None
+        self._frozen_for: object = None
         self._timed = self._compared = -FULL_INTERVAL
         self._judged: _Judged | None = None
         """What was judged last, until its forecasts are made."""
@@ -168,11 +170,18 @@ class Watch(Collector):
         while not stopped.is_set():
             try:
                 self.look()
+                self._freeze()
             except Exception:
                 log.exception("the cluster could not be judged")
                 self._stamp = self._judgements = self._judged = self._forecast_began = None
             rest = max(DEBOUNCE, min(self._judged_for / 4, LONGEST_PAUSE))
             stopped.wait(rest if self._forecast_began is None else YIELD)
+
+    def _freeze(self) -> None:
+        """Freeze what a full judgement made, once its forecasts are made too."""
+        if self._judged is None and self._frozen_for is not self._judgements:
+            freeze_heap()
+            self._frozen_for = self._judgements
 
     def look(self) -> None:
         """Judge the cluster if something changed since the last call."""

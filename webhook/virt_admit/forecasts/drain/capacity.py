@@ -53,7 +53,7 @@ def _item(leaving: Leaving) -> Item:
     return Item(
         target.pod,
         target.placement.candidates,
-        uncertain=target.placement.certain is None,
+        uncertain=not target.placement.is_certain,
         source=leaving.vmi.at("status", "nodeName").text or "",
         gone=target.gone,
     )

@@ -35,7 +35,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, keep_of
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
 from virt_admit.model.scheduler.packing import Packing
@@ -88,8 +88,10 @@ class NodePlan:
 
     def crowded(self, room: Packing) -> tuple[str, ...]:
         """Return the VMs that find no place at the same time. One that fits nowhere has a reason of its own."""
+        if room.fits is not False:
+            return ()
         nowhere = {row.vmi.full_name for row in self.forecasts if row.placement.certain == ()}
-        return tuple(pod.full_name for pod in room.left if pod.full_name not in nowhere) if room.fits is False else ()
+        return tuple(pod.full_name for pod in room.left if pod.full_name not in nowhere)
 
     @property
     def blockers(self) -> int:
@@ -185,10 +187,7 @@ def _updates(cluster: Cluster) -> tuple[Update, ...]:
 
 
 def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
-    def of_vmi(cluster: Cluster) -> Update:
-        return update(cluster.get(VMI, vmi.namespace, vmi.name) or vmi, methods, cluster)
-
-    return keep(cluster, ("update", vmi.namespace, vmi.name, methods), of_vmi)
+    return keep_of(cluster, VMI, vmi, (update, methods), lambda vmi, cluster: update(vmi, methods, cluster))
 
 
 def _name(obj: Object) -> str:

@@ -66,5 +66,5 @@ def of(row: Forecast) -> Downtime | None:
     if row.outcome not in SHUT_DOWN:
         return None
     found = restart(row.vmi)
-    goes_on = row.outcome is VmOutcome.RESTARTS and bool(row.placement.certain)
+    goes_on = row.outcome is VmOutcome.RESTARTS and row.placement.is_certain and row.placement.has_candidate
     return found if goes_on else Downtime(0 if row.outcome is VmOutcome.STOPS else found.low, None)

@@ -175,7 +175,7 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
     target = candidates.target(vmi, cluster, moves=moves)
     broken = cluster.cached(virt_handlers.broken)
-    for name in set(broken) & set(target.placement.candidates):
+    for name in set(broken).intersection(target.placement.candidates) if broken else ():
         judged = {**target.placement.judged, name: broken[name]}
         target = target._replace(placement=replace(target.placement, judged=judged))
     return vm_states_failures.without_impossible(target, vmi, cluster) if moves else target
@@ -321,7 +321,7 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
 
 def _unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str]:
     """Yield what could not be read although it may keep a VMI from migrating."""
-    if placement.certain is None and not placement.has_candidate:
+    if not placement.is_certain and not placement.has_candidate:
         yield from placement.unseen
         yield from (f"room on node {name}" for name in placement.undetermined)
         yield str(NODE)

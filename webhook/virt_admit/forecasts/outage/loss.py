@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
@@ -250,7 +250,7 @@ def _comes_again(pod: Object) -> bool:
 
 def _second_pods(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
     """Return the launcher pods on other nodes than that of their VMI, by the node of the VMI."""
-    by_vmi = candidates.launchers(cluster).by_vmi
+    by_vmi = running_launchers.launchers(cluster).by_vmi
     found: dict[str, list[str]] = {}
     for vmi, some in by_vmi.items():
         if len(some) > 1:

@@ -7,18 +7,18 @@ was read, or it is undetermined because something could not be read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import network_reach, scheduler_reads
+from virt_admit.forecasts.placement.network_reach import NetworkReach
+from virt_admit.forecasts.placement.running_launchers import Launchers, by_vmi, launchers
 from virt_admit.model.kubernetes.cluster import (
     Cluster,
-    Entries,
     Unseen,
     check_time,
     each,
     gather,
-    keeps,
     more_may_exist,
     unlisted,
 )
@@ -29,14 +29,15 @@ from virt_admit.model.kubevirt.instances import expand as effective_module
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
-from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target, vm_ledger
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import pod_size, search_cost
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, read_node
@@ -82,45 +83,6 @@ READS: Final = union(
     },
 )
 """The fields that decide where the VMs of a cluster could go."""
-
-
-@dataclass(frozen=True, slots=True)
-class Launchers:
-    """The launcher pods of the VMIs of a cluster."""
-
-    by_vmi: Mapping[tuple[str, str], tuple[Object, ...]]
-    unseen: str
-    """What there may be more of; empty: nothing."""
-
-    def on_node(self, vmi: Object) -> Object | None:
-        """Return the pod in which the VMI runs: the one on its node."""
-        node = vmi.at("status", "nodeName").text
-        found = self.by_vmi.get((vms.namespace_of(vmi), vmi.name), ())
-        return next((pod for pod in found if pod.at("spec", "nodeName").text == node), None)
-
-
-def launchers(cluster: Cluster) -> Launchers:
-    """Return the launcher pods that have not ended, by namespace and name of their VMI."""
-    if keeps(cluster):
-        return Launchers(Entries(cluster, _by_vmi), unlisted(cluster, POD))
-    return cluster.cached(_launchers)
-
-
-def _launchers(cluster: Cluster) -> Launchers:
-    return Launchers(cluster.cached(_by_vmi), unlisted(cluster, POD))
-
-
-def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
-    by_vmi: dict[tuple[str, str], list[Object]] = {}
-    for vmi, pod in filter(None, each(cluster, POD, _launcher)):
-        by_vmi.setdefault(vmi, []).append(pod)
-    return {vmi: tuple(some) for vmi, some in by_vmi.items()}
-
-
-def _launcher(pod: Object) -> tuple[tuple[str, str], Object] | None:
-    name = vm_ledger.vmi_name(pod)
-    ended = not name or pod.at("status", "phase").text in FINISHED
-    return None if ended else ((pod.namespace or "default", name), pod)
 
 
 # --- the state that kube-scheduler would see ---------------------------------------------------------------------
@@ -177,7 +139,7 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
     Raises:
         Unseen: after the others, if there may be more, or what decides on the requests of some could not be read.
     """
-    known = Launchers(cluster.cached(_by_vmi), "")
+    known = Launchers(cluster.cached(by_vmi), "")
     unseen = unlisted(cluster, VMI)
     for node, vmi in filter(None, each(cluster, VMI, vmis.on_its_node)):
         check_time()
@@ -192,6 +154,11 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
             yield replace(launcher_pod.fresh_pod(given, cluster, requests), node=node, priority=unknown)
     if unseen:
         raise Unseen(unseen)
+
+
+def _most_terms(cluster: Cluster) -> int:
+    """Return how many affinity terms of one pod are searched. It rarely changes with the pods."""
+    return scheduler(cluster).most_terms
 
 
 def preemption(cluster: Cluster) -> Preemption:
@@ -214,7 +181,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     """
     given = expand(vmi, cluster)
     running = launchers(cluster).on_node(vmi)
-    fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(scheduler(cluster).most_terms)
+    fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(cluster.cached(_most_terms))
     pod = _prioritized(fresh, vmi, running)
     if not moves:
         return pod.with_few_demands()
@@ -284,32 +251,64 @@ class SchedulingTarget(NamedTuple):
     """Pods that have ended when this one starts."""
 
 
+class VmiDemand(NamedTuple):
+    """What a VMI needs of its next node. No other node, and no other VMI, has a part in it."""
+
+    pod: Pod
+    """With the labels of the networks that kube-scheduler is told of."""
+    networks: NetworkReach
+    attached: tuple[str, ...]
+    """The claims of its hotplugged volumes, which kube-scheduler does not know."""
+    unseen: tuple[str, ...]
+    """What could not be read although it may add to the demands of the pod."""
+    sized: bool
+    """Whether the requests of the pod are known."""
+
+
+def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
+    """Return what a VMI needs of its next node, as the target pod of a migration or as a fresh pod."""
+    networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
+    pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
+    unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
+    attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
+    return VmiDemand(pod, networks, attached, unseen, sized=not unseen_size(vmi, cluster))
+
+
+def _kept_demand(vmi: Object, cluster: Cluster, moves: bool) -> VmiDemand:
+    return keep_of(cluster, VMI, vmi, (demand, moves), lambda vmi, cluster: demand(vmi, cluster, moves=moves))
+
+
 def target(vmi: Object, cluster: Cluster, *, moves: bool, preemptor: Preemption | None = None) -> SchedulingTarget:
-    """Return where a running VMI could go, without its own node.
+    """Return where a running VMI of the cluster could go, without its own node.
 
     While a migration runs its source pod still counts: for room, anti-affinity and topology spread. A VMI that is
     shut down first has none.
 
     ``preemptor``: kube-scheduler over another state than that of the cluster now, such as after a loss of nodes.
     """
-    networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
-    pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
+    return placed(vmi, _kept_demand(vmi, cluster, moves), cluster, moves=moves, preemptor=preemptor)
+
+
+def placed(
+    vmi: Object, needed: VmiDemand, cluster: Cluster, *, moves: bool, preemptor: Preemption | None = None
+) -> SchedulingTarget:
+    """Return where a VMI with this demand could go, as ``target`` does. The VMI need not be one of the cluster."""
+    pod, networks = needed.pod, needed.networks
     here = vmi.at("status", "nodeName").text or ""
     preemptor = preemptor or preemption(cluster)
     filters = preemptor.scheduler
     gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
     placement = filters.place(pod, without=here, gone=gone)
-    unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
+    unseen = needed.unseen
     if networks.ignored:
         scheduled_on, pod = placement.candidates, _demanding(pod, networks.ignored)
         placement = filters.place(pod, without=here, gone=gone)
         unseen += tuple(_out_of_reach(scheduled_on, placement, names(networks.networks)))
-    attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
-    if attached:
-        launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *attached))
+    if needed.attached:
+        launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *needed.attached))
         placement = filters.place(pod, without=here, gone=gone)
         unseen += tuple(_out_of_reach(launched_on, placement, "the hotplugged volumes"))
-    if unseen_size(vmi, cluster):
+    if not needed.sized:
         placement = replace(placement, guessed=True)
     placement = preemptor.weigh(pod, placement, gone)
     return SchedulingTarget(pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone)
@@ -329,12 +328,9 @@ class FreshPod(NamedTuple):
 
 def fresh(vmi: Object, cluster: Cluster) -> FreshPod:
     """Return the pod with which a running VMI starts again, without looking at any node."""
-    networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
-    pod = _demanding(pod_to_place(vmi, cluster, moves=False), networks.enforced)
-    attached = next(iter(launcher_pod.attached_claims(vmi["spec"])), None)
-    unseen = (*_unseen_of(vmi, pod, cluster, moves=False), *networks.unseen)
-    sized = not unseen_size(vmi, cluster)
-    return FreshPod(pod, unseen, sized, plain=sized and not (networks.ignored or attached))
+    found = _kept_demand(vmi, cluster, moves=False)
+    plain = found.sized and not (found.networks.ignored or found.attached)
+    return FreshPod(found.pod, found.unseen, found.sized, plain)
 
 
 def _demanding(pod: Pod, labels: Sequence[NodeLabel]) -> Pod:

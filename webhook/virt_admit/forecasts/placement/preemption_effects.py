@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import names
@@ -40,5 +40,5 @@ def problem(target: SchedulingTarget, cluster: Cluster, preemptor: Preemption | 
 
 def _vm_names(cluster: Cluster) -> Mapping[str, str]:
     """Return the VM of each launcher pod, both as ``namespace/name``."""
-    by_vmi = candidates.launchers(cluster).by_vmi
+    by_vmi = running_launchers.launchers(cluster).by_vmi
     return {pod.full_name: "/".join(vmi) for vmi, launchers in by_vmi.items() for pod in launchers}

@@ -27,4 +27,4 @@ def start_target(vm: Object, cluster: Cluster) -> SchedulingTarget:
             raise Unseen(f"on which nodes claim {claim} will be, which does not exist yet")
     metadata = {"name": vm.name, "namespace": vms.namespace_of(vm), "labels": template.at("metadata", "labels").map}
     vmi = {"apiVersion": VMI.api_version, "kind": VMI.kind, "metadata": metadata, "spec": template["spec"].map}
-    return candidates.target(Object(vmi), cluster, moves=False)
+    return candidates.placed(Object(vmi), candidates.demand(Object(vmi), cluster, moves=False), cluster, moves=False)

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import REMOVED, DiskCopy, FieldEdit
@@ -145,7 +145,7 @@ def _remove(data: Any, path: tuple[str | int, ...]) -> None:
 
 def new_launcher(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the launcher pod of a VMI after a restart: it keeps its size, and gets the placement of the VMI."""
-    pod = candidates.launchers(cluster).on_node(vmi)
+    pod = running_launchers.launchers(cluster).on_node(vmi)
     if pod is None:
         return None
     spec = {key: value for key, value in pod["spec"].map.items() if key not in (*LIVE_FIELDS, "volumes")}

@@ -83,7 +83,9 @@ class SchedulerSnapshot:
     """Requests per node, with ``pods``: their number. Values are never changed in place."""
     pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     by_label: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
-    """Pods by their labels, by the keys of these, and all under None."""
+    """Pods by their labels, by the keys of these, and all under None; without those bound later."""
+    bound_later: dict[Label | None, tuple[Pod, ...]] = field(default_factory=dict)
+    """The pods that ``bind`` added, likewise. They are few, and ``by_label`` has tuples of all pods."""
     repelling: dict[Label | None, dict[PodTerm, tuple[Pod, ...]]] = field(default_factory=dict)
     """The terms of required anti-affinities, by a label that they demand of the pods that they repel, each with the pods
     that have it. Inner maps are never changed in place."""
@@ -136,6 +138,7 @@ class SchedulerSnapshot:
             dict(self.used),
             dict(self.pods),
             dict(self.by_label),
+            dict(self.bound_later),
             dict(self.repelling),
             self.unsearched,
             self.generation,
@@ -153,6 +156,7 @@ class SchedulerSnapshot:
             {name: used for name, used in self.used.items() if name not in lost},
             {name: some for name, some in self.pods.items() if name not in lost},
             self.by_label,
+            self.bound_later,
             self.repelling,
             tuple(pod for pod in self.unsearched if pod.node not in lost),
             self.generation,
@@ -167,7 +171,7 @@ class SchedulerSnapshot:
         self.used[pod.node] = used
         self.pods[pod.node] = (*self.pods.get(pod.node, ()), pod)
         for label in labels_of(pod):
-            self.by_label[label] = (*self.by_label.get(label, ()), pod)
+            self.bound_later[label] = (*self.bound_later.get(label, ()), pod)
         for label_or_none, term in _repelled(pod):
             terms = self.repelling.get(label_or_none, {})
             self.repelling[label_or_none] = {**terms, term: (*terms.get(term, ()), pod)}
@@ -181,8 +185,10 @@ class SchedulerSnapshot:
         add(used, {name: -value for name, value in {PODS: 1, **pod.requests}.items()})
         self.used[pod.node] = used
         self.pods[pod.node] = _without(self.pods[pod.node], pod)
+        later = any(each is pod for each in self.bound_later.get(None, ()))
+        index = self.bound_later if later else self.by_label
         for label in labels_of(pod):
-            self.by_label[label] = _without(self.by_label.get(label, ()), pod)
+            index[label] = _without(index.get(label, ()), pod)
         for label_or_none, term in _repelled(pod):
             terms = self.repelling.get(label_or_none, {})
             self.repelling[label_or_none] = {**terms, term: _without(terms.get(term, ()), pod)}
@@ -208,10 +214,12 @@ class SchedulerSnapshot:
         """Yield the pods that may match a selector: all of those that do, and perhaps others."""
         for label in anchors(selector):
             yield from self.by_label.get(label, ())
+            yield from self.bound_later.get(label, ())
 
     def comparisons(self, pod: Pod) -> int:
         """Return how many pods and terms must be looked at to know where other pods let the pod go."""
-        own = sum(len(self.by_label.get(label, ())) for each in pod.pod_selectors for label in anchors(each))
+        selecting = [label for each in pod.pod_selectors for label in anchors(each)]
+        own = sum(len(pods.get(label, ())) for pods in (self.by_label, self.bound_later) for label in selecting)
         return own + sum(len(self.repelling.get(label, ())) for label in labels_of(pod))
 
     def free(self, node: Node) -> dict[str, int]:

@@ -57,6 +57,7 @@ class DrainMetrics(Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seen: dict[str, SeenDrain] = {}
         self._shown = CollectorRegistry()
+        self._runs: Mapping[tuple[str, str], bool] = {}
         self._running: set[tuple[str, str]] = set()
         """VMs that should run, and ran at some time."""
         self._down: Collection[tuple[str, str]] = ()
@@ -144,12 +145,15 @@ class DrainMetrics(Collector):
     def follow_guests(self, runs: Mapping[tuple[str, str], bool], now: datetime) -> None:
         """Take in which VMs that should run do, by namespace and name."""
         self.count_downtime(now)
+        if runs is self._runs:
+            return
+        self._runs = runs
         self._running = {vm for vm, running in runs.items() if running or vm in self._running}
         self._down = [vm for vm in self._running if not runs[vm]]
-        gone = self._namespaces - {namespace for namespace, _ in runs}
+        gone = self._namespaces - {namespace for namespace, _ in runs} if self._namespaces else ()
         for namespace in gone:  # else a cluster whose namespaces come and go would get more and more series
             self._downtime.remove(namespace)
-        self._namespaces -= gone
+        self._namespaces.difference_update(gone)
 
     def count_downtime(self, now: datetime, *, current: bool = True) -> None:
         """Count the time since the last call for the VMs that are down; none of it if they could not be watched."""

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final
 
+from virt_admit.engine.object_table import ObjectTable
 from virt_admit.engine.recorded_cluster import (
     Ambient,
     NamedCluster,
@@ -52,7 +53,7 @@ class Judgements:
         """
         self._cluster, self._rules, self.policy, self._looked_up = cluster, rules, policy, looked_up
         self._recorded = RecordedCluster(cluster, _VERSIONS)
-        self._results: dict[Kind, tuple[ObjectResult, ...]] = {}
+        self._results: dict[Kind, ObjectTable[ObjectResult | None]] = {kind: ObjectTable() for kind in rules.kinds}
         self.view: Cluster = self._recorded.view
         """The cluster, with the values that the judgements share."""
 
@@ -69,30 +70,29 @@ class Judgements:
         """
         reads = chain.from_iterable(self._reads(kind, names) for kind, names in changes.items() if names is not None)
         whole_kinds = {kind for kind, names in changes.items() if names is None}
-        objects = ((kind, *name) for kind, names in changes.items() for name in names or ())
+        objects = [(kind, *name) for kind, names in changes.items() for name in names or ()]
         stale = self._recorded.change(objects, (*reads, *((Ambient.TIME,) if time_passed else ())), whole_kinds)
         for kind, names in changes.items():
             for name, (_, after) in (names or {}).items():
                 if after is None:
                     self._recorded.forget((kind, *name))
-        due = {key[0] for key in self._recorded.due if isinstance(key, tuple)} | changes.keys()
-        self._results = {kind: found for kind, found in self._results.items() if kind not in due}
+        self._results = {kind: ObjectTable() if kind in whole_kinds else table for kind, table in self._results.items()}
+        for key in (*self._recorded.due, *objects):
+            if isinstance(key, tuple) and key[0] in self._results:
+                self._results[key[0]].due.add(key[1:])
         came_or_went = any(None in pair for names in changes.values() for pair in (names or {}).values())
         return stale or came_or_went or bool(whole_kinds)
 
     def report(self) -> Report:
         """Return the report on all objects, equal to that of ``judge``."""
-        for kind in self._rules.kinds:
-            if kind not in self._results:
-                self._results[kind] = tuple(self._judged(kind))
-        results = chain.from_iterable(self._results[kind] for kind in self._rules.kinds)
-        return Report(tuple(results), policy=self.policy.name)
+        results = chain.from_iterable(map(self._judged, self._rules.kinds))
+        return Report(tuple(filter(None, results)), policy=self.policy.name)
 
-    def _judged(self, kind: Kind) -> Iterator[ObjectResult]:
-        for name in self._cluster.names(kind):
-            result = self._recorded.remember((kind, *name), partial(self._judge, kind, name))
-            if result is not None:
-                yield result
+    def _judged(self, kind: Kind) -> Iterable[ObjectResult | None]:
+        def judged(name: Name) -> ObjectResult | None:
+            return self._recorded.remember((kind, *name), partial(self._judge, kind, name))
+
+        return self._results[kind].values(self._recorded.names(kind), judged)
 
     def _judge(self, kind: Kind, name: Name, cluster: Cluster) -> ObjectResult | None:
         obj = cluster.whole(kind, *name) if isinstance(cluster, RecordedView) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster, entry, gather
+from virt_admit.model.kubernetes.cluster import Cluster, each, entry, gather
 from virt_admit.model.kubernetes.kinds import PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import IN, Selector
@@ -30,12 +30,18 @@ _ByLabel = dict[tuple[str, str] | None, list[tuple[Object, Selector]]]
 def _all_budgets(cluster: Cluster) -> Mapping[str, _ByLabel]:
     """Return the budgets by namespace. One without a selector selects no pod, one with an empty selector all."""
     found: dict[str, _ByLabel] = {}
-    for budget in gather(cluster.list(PDB))[0]:
-        given = budget.at("spec", "selector")
-        if given.is_map:
-            selector = selectors.parse(given.value)
-            found.setdefault(budget.namespace, {}).setdefault(_demanded(selector), []).append((budget, selector))
+    for namespace, label, selecting in filter(None, each(cluster, PDB, _indexed)):
+        found.setdefault(namespace, {}).setdefault(label, []).append(selecting)
     return found
+
+
+def _indexed(budget: Object) -> tuple[str, tuple[str, str] | None, tuple[Object, Selector]] | None:
+    """Return the namespace of a budget, the label under which it is found, and the budget; None: it selects no pod."""
+    given = budget.at("spec", "selector")
+    if not given.is_map:
+        return None
+    selector = selectors.parse(given.value)
+    return budget.namespace, _demanded(selector), (budget, selector)
 
 
 def _demanded(selector: Selector) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -82,7 +82,7 @@ def _fits_elsewhere(pod: Object, node: str, cluster: Cluster) -> bool | None:
     filters = candidates.scheduler(cluster)
     gone = tuple(other for other in filters.state.pods.get(node, ()) if other.full_name == own.full_name)
     placement = filters.place(replace(own, node=""), without=node, gone=gone)
-    return None if placement.certain is None else bool(placement.certain)
+    return placement.has_candidate if placement.is_certain else None
 
 
 # --- webhooks ----------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def _concerns(webhook: Field, vmi: Object, cluster: Cluster, *, evictions: bool)
 def _requests(vmi: Object, cluster: Cluster, *, evictions: bool) -> Iterable[InterceptedRequest]:
     namespace = vms.namespace_of(vmi)
     labels = cluster.cached(_namespace_labels).get(namespace)
-    pod = candidates.launchers(cluster).on_node(vmi)
+    pod = running_launchers.launchers(cluster).on_node(vmi)
     for each in (EVICTION,) if evictions else MIGRATION:
         request = each._replace(namespace=namespace, namespace_labels=labels)
         if evictions:  # of an object without labels

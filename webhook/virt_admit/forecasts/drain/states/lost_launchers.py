@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import running_launchers
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
@@ -35,7 +35,7 @@ def is_gone(vmi: Object, cluster: Cluster) -> bool:
     uids = vmi.at("status", "activePods").map
     if not uids or not vmis.running(vmi):
         return False
-    launchers = candidates.launchers(cluster)
+    launchers = running_launchers.launchers(cluster)
     if launchers.unseen or launchers.by_vmi.get((vms.namespace_of(vmi), vmi.name)):
         return False
     age = clock.since(vmi.metadata["creationTimestamp"].text, cluster)

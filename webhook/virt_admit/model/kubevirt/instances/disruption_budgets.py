@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import PDB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -90,8 +90,13 @@ def blocking(vmi: Object, cluster: Cluster) -> Problem | None:
 def _budgets(cluster: Cluster) -> Mapping[str, list[_Budget]]:
     """Return the budgets by namespace. A budget without a selector covers no pod; an empty selector covers all pods."""
     found: dict[str, list[_Budget]] = {}
-    for budget in cluster.known(PDB):
-        selector = budget.at("spec", "selector")
-        if selector.is_map and is_user_created(budget):
-            found.setdefault(vms.namespace_of(budget), []).append(_Budget(budget, selectors.parse(selector.value)))
+    for namespace, budget in filter(None, each(cluster, PDB, _of_user)):
+        found.setdefault(namespace, []).append(budget)
     return found
+
+
+def _of_user(budget: Object) -> tuple[str, _Budget] | None:
+    selector = budget.at("spec", "selector")
+    if not selector.is_map or not is_user_created(budget):
+        return None
+    return vms.namespace_of(budget), _Budget(budget, selectors.parse(selector.value))
