@@ -15,7 +15,10 @@ from typing import Any
 from tools import example_cluster
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.outage.failover_figures import figures
+from virt_admit.forecasts.outage.reserve_crossing import reserve
 from virt_admit.forecasts.upgrade import node_drain  # noqa: F401 - its reads are among those of the forecasts
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.install.manifests import FORECAST_READS
 from virt_admit.kube import vm_ledger_feed
 from virt_admit.kube.cache import ClusterCache, StoreState
@@ -23,6 +26,7 @@ from virt_admit.kube.field_filter import retained_fields
 from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.files import load_policy
@@ -95,7 +99,8 @@ class ChangingCluster:
         found = {f"finding {each.called}": each.response for each in self.kept.report().results}
         nodes = {f"node {each.name}": node_report(each) for each in self.kept.plan().nodes}
         nodes |= {f"node {name}": node_report(each) for name, each in self.now_made.items()}
-        return {**found, **nodes, "page": self.kept.page(), "seconds": self.kept.seconds()}
+        estimates = _estimates(self.kept.view)
+        return {**found, **nodes, **estimates, "page": self.kept.page(), "seconds": self.kept.seconds()}
 
     def full_results(self) -> dict[str, Any]:
         """Return the same of a full judgement, which shares no value with the other."""
@@ -105,7 +110,8 @@ class ChangingCluster:
         report, plan = judge(alone, self.rules.kinds, self.rules, self.policy), drain_plan.plan(alone)
         found = {f"finding {each.called}": each.response for each in report.results}
         nodes = {f"node {each.name}": node_report(each) for each in plan.nodes}
-        return {**found, **nodes, "page": html.page(plan, alone), "seconds": self.full().seconds()}
+        page, seconds = html.page(plan, alone), self.full().seconds()
+        return {**found, **nodes, **_estimates(alone), "page": page, "seconds": seconds}
 
     def full(self) -> ClusterJudgements:
         """Return judgements of the same moment that share no value with those that are kept."""
@@ -169,6 +175,18 @@ class ChangingCluster:
 
 _NAMES = ("name", "namespace")
 _FIXED = (("apiVersion",), ("kind",), ("metadata",))
+
+
+def _estimates(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "failover": cluster.cached(figures),
+        "reserve": cluster.cached(reserve),
+        "upgrade": cluster.cached(_upgrade),
+    }
+
+
+def _upgrade(cluster: Cluster) -> Any:
+    return rehearse(cluster, Options(), forecast_only=True).duration
 
 
 def _few_vms() -> Iterator[Object]:

@@ -61,7 +61,9 @@ FULL_INTERVAL: Final = 3600.0
 CLOCK_INTERVAL: Final = 60.0
 """Seconds after which what read the time or a heartbeat is judged again, if anything changed."""
 UPGRADE_INTERVAL: Final = 60.0
-"""Seconds between two estimates of an upgrade. One takes a third of the time of a judgement."""
+"""Seconds between two estimates of an upgrade and of failover, at least."""
+REST: Final = 9
+"""Estimates rest so many times as long as they took: those of a large cluster that changes take a tenth of a processor."""
 
 _OF_DRAINS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI, VMIM))
 """Kinds without which the figures of drains stay as they were."""
@@ -116,6 +118,10 @@ class _Forecasts:
     """How long the forecasts took."""
 
 
+def _upgrade_duration(cluster: Cluster) -> Range | None:
+    return rehearse(cluster, Options(), forecast_only=True).duration
+
+
 class Watch(Collector):
     """Judges the cluster, and shows the latest judgement as metrics and as a page.
 
@@ -151,7 +157,7 @@ class Watch(Collector):
         self._stamp: object = None
         self._page: tuple[object, object, tuple[str, ...], str] = (None, None, (), "")
         self._upgrade: Range | None = None
-        self._estimated = -UPGRADE_INTERVAL
+        self._estimate_again = 0.0
         metrics.follow_informers(cluster.informed)
         metrics.registry.register(self)
         self._drains = DrainMetrics(metrics.registry)
@@ -293,10 +299,11 @@ class Watch(Collector):
 
     def _estimate(self) -> None:
         """Estimate an upgrade if the last estimate is old. This comes last, so that it delays no finding."""
-        if time.monotonic() - self._estimated >= UPGRADE_INTERVAL:
-            self._upgrade = rehearse(self._view, Options(), forecast_only=True).duration
+        started = time.monotonic()
+        if started >= self._estimate_again:
+            self._upgrade = self._view.cached(_upgrade_duration)
             self._failover.estimate(self._view)
-            self._estimated = time.monotonic()
+            self._estimate_again = time.monotonic() + max(UPGRADE_INTERVAL, REST * (time.monotonic() - started))
             self._refresh_gauges()
 
     @property

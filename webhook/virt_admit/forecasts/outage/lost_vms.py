@@ -15,10 +15,11 @@ from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.time_parts import Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, PV, PVC
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
+from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY, amounts
@@ -174,14 +175,21 @@ class _Case:
 
 def returning(vmi: Object, cluster: Cluster) -> ReturningVm:
     """Return a VM with the pod that it starts again with."""
+    if keeps(cluster):
+        return keep_of(cluster, VMI, vmi, returning, _returning)
     known = cluster.cached(_fresh_pods)
     found = known.get(id(vmi))
     if found is None:
-        found = known[id(vmi)] = ReturningVm(vmi, candidates.fresh(vmi, cluster))
+        found = known[id(vmi)] = _returning(vmi, cluster)
     return found
 
 
+def _returning(vmi: Object, cluster: Cluster) -> ReturningVm:
+    return ReturningVm(vmi, candidates.fresh(vmi, cluster))
+
+
 def _fresh_pods(_cluster: Cluster) -> dict[int, ReturningVm]:
+    """Return where a cluster that does not change remembers them."""
     return {}
 
 

@@ -39,15 +39,15 @@ class FailoverMetrics(Collector):
         yield from self._shown.collect()
 
     def estimate(self, cluster: Cluster) -> None:
-        """Compute the figures again. A known node stays, undetermined, while nodes cannot be read."""
-        found = figures(cluster)
+        """Take in what changed. A known node stays, undetermined, while nodes cannot be read."""
+        found = cluster.cached(figures)
         if self.latest is not None and next(more_may_exist(cluster, NODE), None) is not None:
             found = replace(found, nodes=dict.fromkeys(self.latest.nodes) | dict(found.nodes))
         self.latest = found
         shown = CollectorRegistry()
         add(shown, self.latest)
         self._shown = shown
-        self._follow(reserve(cluster), cluster)
+        self._follow(cluster.cached(reserve), cluster)
 
     def _follow(self, now: Reserve | None, cluster: Cluster) -> None:
         if now is None:
