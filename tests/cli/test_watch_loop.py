@@ -201,3 +201,22 @@ def test_what_a_full_judgement_made_is_no_part_of_later_garbage_collections(live
     first = watch._judgements
     watch.run(stopped)
     assert frozen == [first, None]
+
+
+def test_estimates_are_made_again_only_after_what_they_read_has_changed(live, watch, monkeypatch):
+    estimated = []
+    rehearse = watch_loop.rehearse
+    monkeypatch.setattr(watch_loop, "rehearse", lambda *args, **how: estimated.append(1) or rehearse(*args, **how))
+    ready = {"type": "Ready", "status": "True"}
+
+    def estimates_after(seconds, **spec):
+        beat = {**ready, "lastHeartbeatTime": f"2027-03-01T11:59:{seconds}Z"}
+        live.stores[NODE].upsert({"metadata": {"name": "n0"}, "spec": spec, "status": {"conditions": [beat]}})
+        watch._estimate_again = watch._forecast_again = watch._timed = 0.0
+        watch.look()
+        made = len(estimated)
+        estimated.clear()
+        return made
+
+    assert [estimates_after(seconds) for seconds in (20, 30, 40)] == [1, 0, 0]
+    assert estimates_after(50, unschedulable=True) == 1
