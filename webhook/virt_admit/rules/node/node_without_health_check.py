@@ -7,7 +7,10 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 ``virt-admit explain`` shows why.
 """
 
+from functools import partial
+
 from virt_admit.forecasts.remediation import coverage, outside_checks
+from virt_admit.model.kubernetes.cluster import keep
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
@@ -34,7 +37,7 @@ def check(node: Object, context: Context) -> Findings:
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
-    returning, unseen = _returning(node.name, context.cluster)
+    returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
     doubts = (*covered.unseen, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
         why = cut(f" ({covered.idle[0][0]}: {covered.idle[0][1]}", 80) + ")" if covered.idle else ""
