@@ -160,3 +160,12 @@ def test_results_name_the_cluster_and_its_objects():
         assert one[1] is node
         assert one[2].data == other.data
         assert one[3] is kinds.NODE
+
+
+def test_a_live_cluster_decodes_no_object_for_a_result_that_copies_it():
+    class Live:
+        def get(self, *name):
+            raise AssertionError(f"{name} is decoded in vain")
+
+    written = processes._written(Object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}), (Live(),))
+    assert processes._Reader(written, (Live(),)).load().name == "web"

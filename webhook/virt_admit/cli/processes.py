@@ -14,7 +14,7 @@ import click
 
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import NOTHING, Cluster, Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Rule
@@ -166,8 +166,11 @@ class _Writer(pickle.Pickler):
         return ("known", self._known[id(value)]) if id(value) in self._known else None
 
     def _name_of_object(self, obj: Object) -> _Name | None:
-        """Return the name of an object of the cluster. Others are copied, such as those that were derived from it."""
-        kind = kinds.of(obj)
+        """Return the name of an object of the cluster. Others are copied, such as those that were derived from it.
+
+        A live cluster has none to name: it decodes an object each time that it is looked up.
+        """
+        kind = kinds.of(obj) if isinstance(self._cluster, Snapshot) else None
         try:
             found = kind and self._cluster.get(kind, obj.namespace, obj.name)
         except Unseen:
