@@ -54,7 +54,8 @@ def test_every_example_gets_its_decision():
     for decision in ("allowed", "denied", "warned"):
         assert decision in done.stdout
     lines = done.stdout.splitlines()
-    assert max(map(len, lines)) <= 80, "a terminal has 80 columns"
+    too_long = [line for line in lines if len(line) > 80 and len(line.split()) > 1]
+    assert not too_long, "a terminal has 80 columns; one long word stays whole, so that its command can be copied"
     for verb in ("drain --all --summary", "upgrade"):
         assert f"$ virt-admit {verb} --cluster examples/clusters/stuck.json" in lines
     assert "7 of 7 nodes cannot be drained" in " ".join(done.stdout.split())
