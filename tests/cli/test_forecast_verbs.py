@@ -49,8 +49,7 @@ def live(tmp_path, monkeypatch):
     with FakeApi() as fake:
         for kind in {*drain.LOOKS_UP, *explain.LOOKS_UP}:
             fake.install(kind)
-        status = {"conditions": [{"type": "Ready", "status": "True"}]}
-        fake.put(NODE, {"metadata": {"name": "n0", "labels": {"pool": "a"}}, "status": status})
+        fake.put(NODE, {"metadata": {"name": "n0", "labels": {"pool": "a"}}})
         fake.put(VMI, vmi("db", "n0", "None", "True"))
         yield fake, ("--kubeconfig", fake.kubeconfig(tmp_path))
 

@@ -120,7 +120,7 @@ class PodEvictions:
     needs: tuple[Need, ...]
     waits: tuple[Wait, ...] = ()
     unseen: tuple[str, ...] = ()
-    """What could not be determined about budgets of operators, webhooks and the node."""
+    """What could not be determined about budgets of operators and webhooks."""
 
     @property
     def lasting(self) -> tuple[Blocker, ...]:
@@ -155,7 +155,6 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
             blockers.append(found)
     if pods or has_vms:
         blockers.extend(_silent_node(node, cluster))
-        unseen.extend(_without_condition(node, cluster))
     return PodEvictions(
         tuple(_once(blockers)), tuple(_needs(pods)), tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(unseen))
     )
@@ -173,13 +172,6 @@ def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
 
 
 _FENCE: Final = "Repair or fence the node."
-
-
-def _without_condition(name: str, cluster: Cluster) -> Iterator[str]:
-    """Yield what a node does not say of itself although every kubelet writes it."""
-    node = find(cluster, NODE, "", name)
-    if node is not None and not node.condition("Ready").present:
-        yield f"the condition Ready of node {name}"
 
 
 def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
