@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL: Final = 3.0
 """Seconds between two reads of the ConfigMap: a changed policy is in force after this time."""
 FILE_INTERVAL: Final = 0.5
-"""The same for a file, of a policy or of a cluster, which is only read after a change."""
+"""The same for a policy file, which is only read after a change."""
 
 
 class PolicySource(Protocol):

@@ -28,8 +28,8 @@ from virt_admit.serving.certificates import schedule_of, store_of
 from virt_admit.serving.heap import freeze_heap
 from virt_admit.serving.metrics import Metrics
 from virt_admit.serving.ops_server import serve_ops
-from virt_admit.serving.policy_source import FILE_INTERVAL, policy_source
-from virt_admit.serving.reload import Polled, Reloaded
+from virt_admit.serving.policy_source import policy_source
+from virt_admit.serving.reload import Reloaded
 from virt_admit.serving.settings import Settings
 from virt_admit.serving.views import admission_app, ops_app
 from virt_admit.serving.wsgi_bridge import bridge
@@ -132,9 +132,7 @@ class Worker:
     def _cluster_source(self) -> Callable[[], Cluster]:
         settings = self.settings
         if settings.cluster is not None:
-            snapshot = Polled(Reloaded(_load_and_freeze, settings.cluster))
-            snapshot.start(FILE_INTERVAL)  # the parse of a large snapshot takes seconds, in which no review is answered
-            return snapshot
+            return Reloaded(_load_and_freeze, settings.cluster)
         if settings.live:
             from virt_admit.kube.informers import LiveCluster  # noqa: PLC0415 - 0.3 s and 60 MB that a snapshot does not need
 
