@@ -9,9 +9,9 @@ from virt_admit.model.sanitize import cell
 
 def columns(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield rows of equal length, indented by two spaces, with aligned columns; the last column is not padded."""
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)][:-1]
-    for row in table:
+    every = list(rows)
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)][:-1]
+    for row in every:
         padded = (text.ljust(width) for text, width in zip(row, widths, strict=False))
         yield f"  {'  '.join((*padded, row[-1]))}".rstrip()
 

@@ -194,10 +194,9 @@ def _host_devices(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
 def _device(given: Given, what: str, remedy: str = "") -> Reason:
     devices = tuple(tuple(device[key].value for key in _DEVICE) for device in given.field.items())
     if given.source:
-        return Reason(
-            "HostDeviceNotLiveMigratable", given.field.path, f"{given.source} brings {what}", "choose another", devices
-        )
-    remedy = remedy or ("remove it" if len(devices) == 1 else "remove them")
+        what, remedy = f"{given.source} brings {what}", "choose another"
+    elif not remedy:
+        remedy = "remove it" if len(devices) == 1 else "remove them"
     return Reason("HostDeviceNotLiveMigratable", given.field.path, what, remedy, devices)
 
 

@@ -27,8 +27,8 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
     lines += titled("Loss: the node stops reporting and does not come back", outage_text.of_loss(outage))
-    lines += _section("Upgrade of the cluster", table(list(upgrade(report))))
-    lines += _section("Rules", table(list(rules(report.rules))))
+    lines += _section("Upgrade of the cluster", table(upgrade(report)))
+    lines += _section("Rules", table(rules(report.rules)))
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
