@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from virt_admit.forecasts.placement import candidates, migration_demand
 from virt_admit.forecasts.placement.migration_demand import Demand
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
@@ -61,8 +61,11 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
             yield Problem(f"{refused}: {words} is refused", remedy, id=problem_of(ProblemCause.LIMIT_RANGE, vmi))
     unseen = ""
     for quota in found:
-        lacking, unread = gather(missing(quota, demand))
-        unseen = unseen or unread
+        try:
+            lacking = missing(quota, demand)
+        except Unseen as blind:
+            unseen = unseen or blind.what
+            continue
         for name, lack in lacking[:1]:
             what = "copy of its vTPM and EFI state" if name.removeprefix("count/") in _OF_STATE else "pod"
             reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
@@ -104,18 +107,20 @@ def _selects(expression: Field, priority_class: str) -> bool:
     return bool(priority_class)
 
 
-def missing(quota: Object, demand: Demand) -> Iterator[tuple[str, str]]:
-    """Yield what of a quota refuses a migration: the name of the resource, and what is missing.
+def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
+    """Return what of a quota refuses a migration: the name of the resource, and what is missing.
 
     Raises:
         Unseen: see ``lacks``.
     """
+    lacking = []
     for name, lack in lacks(quota, demand).items():
         if lack is None:
             side = "limit" if name.startswith("limits.") else "request"
-            yield name, f"a {side} of each container is missing"
+            lacking.append((name, f"a {side} of each container is missing"))
         else:
-            yield name, f"{show(_resource(name), lack)} missing"
+            lacking.append((name, f"{show(_resource(name), lack)} missing"))
+    return lacking
 
 
 def lacks(quota: Object, demand: Demand) -> Mapping[str, int | None]:

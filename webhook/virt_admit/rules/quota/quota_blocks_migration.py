@@ -65,7 +65,7 @@ def check(quota: Object, context: Context) -> Findings:
         try:
             if vmi_evictions.reaction(vmi, cluster).effect is not Effect.MIGRATES:
                 continue
-            lacks = list(quotas.missing(quota, migration_demand.demand(vmi, cluster)))
+            lacks = quotas.missing(quota, migration_demand.demand(vmi, cluster))
         except Unseen as blind:
             yield blind
             continue
