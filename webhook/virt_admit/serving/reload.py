@@ -56,12 +56,12 @@ class Reloaded(Generic[T]):
         try:
             self._value = self._parse(self._path)
         except Exception as error:
-            self.error = error
             log.warning(
                 "reload failed; keeping the previous version",
                 extra={"file": str(self._path), "error": error_text(error)},
             )
             self._failed(error)
+            self.error = error  # last, so that an error that shows has been counted
         else:
             self.error = None
             self.loaded_at = time.time()
