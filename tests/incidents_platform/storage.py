@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from tests.healthy.machines import INFRA, claim, kubevirt, machine
 from tests.healthy.parts import Object, ago, budget, namespaces, node, obj
-from tests.healthy.storage import HARVESTER, harvester, harvester_vm, rook
+from tests.healthy.storage import HARVESTER, harvester, harvester_vm, longhorn_volume, rook
 
 from .case import NODES, Incident, only, unready
 
@@ -50,6 +50,17 @@ def orphaned_engine() -> Incident:
     keeps["status"]["instanceEngines"] = {"pvc-vms-web-e-0": {"status": {"state": "running"}}}
     says = ("still runs engine pvc-vms-web-e-0, whose volume is not attached on h1",)
     return Incident("https://github.com/longhorn/longhorn/issues/6552", items, "drain h1", 1, says)
+
+
+def attached_by_hand() -> Incident:
+    items = longhorn_cluster(("web", "h2")) + longhorn_volume("scratch", "h1", HARVESTER)
+    only(items, "Volume", "pvc-vms-scratch")["status"]["kubernetesStatus"] = {"pvName": "", "workloadsStatus": None}
+    ticket = {"id": "longhorn-ui", "type": "longhorn-api", "nodeID": "h1"}
+    spec = {"volume": "pvc-vms-scratch", "attachmentTickets": {"longhorn-ui": ticket}}
+    items.append(obj("VolumeAttachment", "longhorn.io/v1beta2", "pvc-vms-scratch", "longhorn-system", spec=spec))
+    says = ("Longhorn volume pvc-vms-scratch was attached to h1 by hand", "Detach it")
+    never = ("A drain of h1 ends",)
+    return Incident("https://github.com/harvester/harvester/issues/6264", items, "drain h1", 1, says, never)
 
 
 def last_replica() -> Incident:
@@ -141,6 +152,7 @@ def incidents() -> list[Incident]:
         wrong_selector(),
         no_longhorn_manager(),
         orphaned_engine(),
+        attached_by_hand(),
         last_replica(),
         witness(),
         one_management_node(),

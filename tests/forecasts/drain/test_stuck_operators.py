@@ -43,6 +43,48 @@ def test_an_orphaned_engine_keeps_the_budget(engines):
     assert (found["now"], "still runs engine v1-e-0" in found["reason"]) == (True, True)
 
 
+def attachment(of, kind, on):
+    spec = {"volume": of, "attachmentTickets": {"t": {"id": "t", "type": kind, "nodeID": on}}}
+    return manifest("longhorn.io/v1beta2", "VolumeAttachment", of, LONGHORN, spec=spec)
+
+
+def detaching(value):
+    name = "detach-manually-attached-volumes-when-cordoned"
+    return manifest("longhorn.io/v1beta2", "Setting", name, LONGHORN, value=value)
+
+
+@pytest.mark.parametrize("setting", [[], [detaching("false")]])
+@pytest.mark.parametrize("policy", [[], [world.policy("always-allow")]])
+def test_a_volume_attached_by_hand_keeps_the_budget(policy, setting):
+    by_hand = attachment("v1", "longhorn-api", "a")
+    found = blocker(world.longhorn(*COPIES, manager("a"), by_hand, *policy, *setting))
+    assert found["now"]
+    assert "volume v1 was attached to a by hand" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [attachment("v1", "csi-attacher", "a")],
+        [attachment("v1", "longhorn-api", "b")],
+        [attachment("v1", "longhorn-api", "a"), detaching("true")],
+    ],
+)
+def test_an_attachment_that_leaves_with_the_pods_or_is_elsewhere_keeps_no_budget(objects):
+    assert wait(world.longhorn(*COPIES, manager("a"), *objects))
+
+
+@pytest.mark.parametrize(("pods", "known"), [([], False), ([{"podName": "virt-launcher-web-x"}], True)])
+def test_attachments_that_cannot_be_read_matter_for_a_volume_without_pods(pods, known):
+    status = {"currentNodeID": "a", "kubernetesStatus": {"pvName": "", "workloadsStatus": pods}}
+    attached = manifest("longhorn.io/v1beta2", "Volume", "v1", LONGHORN, status=status)
+    objects, plural = world.longhorn(*COPIES, manager("a"), attached), "volumeattachments.longhorn.io"
+    if known:
+        assert drained(objects, unreadable=[plural])["drainable"]
+    else:
+        assert plural in unknown(objects, unreadable=[plural])
+
+
 @pytest.mark.parametrize("plural", ["engines", "instancemanagers"])
 def test_engines_that_cannot_be_read(plural):
     objects = world.longhorn(*COPIES, *([manager("a", "v1-e-0")] if plural == "engines" else []))

@@ -1,17 +1,25 @@
 """Budgets of Longhorn's instance managers that stay although every VM has left the node.
 
 Sources: longhorn/longhorn-manager:controller/instance_manager_controller.go#syncInstanceManagerPDB, #isResponsibleFor,
-#canDeleteInstanceManagerPDB (an engine process keeps the budget); longhorn/longhorn#5680, #5688, #6552, #11605.
+#canDeleteInstanceManagerPDB (an engine process, and any attached volume, keeps the budget),
+:controller/volume_attachment_controller.go#handleNodeCordoned; longhorn/longhorn#5680, #5688, #6552, #6978, #11605.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
-from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_MANAGER, LONGHORN_SETTING
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_ATTACHMENT,
+    LONGHORN_ENGINE,
+    LONGHORN_MANAGER,
+    LONGHORN_SETTING,
+    LONGHORN_VOLUME,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
@@ -20,6 +28,8 @@ READS: Final[Reads] = {
     LONGHORN_MANAGER: ("spec.nodeID", "status.ownerID", "status.instanceEngines"),
     LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
     LONGHORN_SETTING: ("value",),
+    LONGHORN_ATTACHMENT: ("spec",),
+    LONGHORN_VOLUME: ("status.currentNodeID", "status.kubernetesStatus"),
 }
 
 
@@ -27,7 +37,7 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
     """Return why Longhorn does not remove a budget after the VMs have left; None: it removes it.
 
     Raises:
-        Unseen: instance managers or engines cannot be read.
+        Unseen: instance managers, engines or attachments cannot be read.
     """
     manager = eviction.cluster.get(LONGHORN_MANAGER, eviction.budget.namespace, eviction.budget.name)
     if manager is None:  # Longhorn removes the budgets of instance managers that do not exist
@@ -49,13 +59,60 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
         )
     orphans = sorted(_orphans(manager, node, eviction))
     if not orphans:
-        return None
+        return _attached_by_hand(eviction)
     return OperatorAnswer(
         Way.NOW,
         f"its instance manager still runs engine {names(orphans, 80)}, whose volume is not attached on {node}, and "
         "Longhorn keeps the budget while an engine runs",
         "Update Longhorn, which removes such orphaned engines from 1.9 on with orphan-resource-auto-deletion.",
     )
+
+
+_BY_HAND: Final = "longhorn-api"
+"""The type of the tickets of attachments that a user made, in Longhorn's page or by its API."""
+
+
+def _attached_by_hand(eviction: PodEviction) -> OperatorAnswer | None:
+    """Return which volumes stay attached when the pods have left, since a user attached them to the node."""
+    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
+    volumes = cluster.cached(_attachments_by_hand).get((namespace, node), ())
+    if not volumes:
+        if cluster.cached(_volumes_without_pods).get((namespace, node)):
+            for _ in cluster.list(LONGHORN_ATTACHMENT, namespace):  # raises Unseen unless all are known
+                pass
+        return None
+    setting = cluster.get(LONGHORN_SETTING, namespace, "detach-manually-attached-volumes-when-cordoned")
+    if setting is not None and setting["value"].text == "true":
+        return None
+    return OperatorAnswer(
+        Way.NOW,
+        f"Longhorn volume {names(volumes, 80)} was attached to {node} by hand, and Longhorn keeps the budget while a "
+        "volume is attached",
+        "Detach it on Longhorn's page. From 1.6 on Longhorn does so by itself with the setting "
+        "detach-manually-attached-volumes-when-cordoned: true.",
+    )
+
+
+def _attachments_by_hand(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
+    """Return the volumes that a user attached, by namespace and node."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for attachment in cluster.known(LONGHORN_ATTACHMENT):
+        spec = attachment["spec"]
+        for _, ticket in spec["attachmentTickets"].entries():
+            if ticket["type"].text == _BY_HAND:
+                volumes = found.setdefault((attachment.namespace, ticket["nodeID"].text or ""), [])
+                volumes.append(spec["volume"].text or attachment.name)
+    return {place: sorted(set(volumes)) for place, volumes in found.items()}
+
+
+def _volumes_without_pods(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
+    """Return the attached volumes that Longhorn sees no pod use, by namespace and node."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for volume in cluster.known(LONGHORN_VOLUME):
+        node, seen = volume.at("status", "currentNodeID").text, volume.at("status", "kubernetesStatus")
+        if node and seen.map and not any(seen["workloadsStatus"].items()):
+            found.setdefault((volume.namespace, node), []).append(volume.name)
+    return found
 
 
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
