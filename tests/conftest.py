@@ -49,7 +49,7 @@ SHARED_SERVER: Final = "tests/e2e/"
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which kinds the run could not check against the definitions of other projects."""
-    if missing := field_tables.not_compared():
+    if not terminalreporter.config.option.keyword and (missing := field_tables.not_compared()):
         terminalreporter.write_line(missing)
 
 

@@ -75,8 +75,14 @@ def _rules_page() -> str:
         action = str(rule.action) + _scope(rule)
         lines.append(f"| [{rule.id}](#{rule.id}) | {action} | {names} | {rule.title.replace('|', chr(92) + '|')} |")
     for rule in rules:
-        lines += ["", page(rule).replace("# ", "## ", 1).replace("\nAction:", "  \nAction:")]
+        lines += ["", _with_breaks(page(rule).replace("# ", "## ", 1))]
     return "\n".join(lines) + "\n"
+
+
+def _with_breaks(text: str) -> str:
+    """Return a page whose closing lines stay lines of their own in Markdown."""
+    body, kinds, closing = text.rpartition("\nKinds: ")
+    return body + kinds + closing.replace("\n", "  \n")
 
 
 def _scope(rule: Rule) -> str:

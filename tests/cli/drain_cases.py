@@ -26,7 +26,7 @@ node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
 
 2 nodes without VMs: c, d
 Updates of running VMs (LiveMigrate): 3 migrated, 1 never
-  never updated: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
+  never: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
 No health check can remediate 2 nodes with VMs, which would not restart after a loss: a, b
 Can the cluster be upgraded today? No: 1 of 4 nodes cannot be drained (1 VM): b. 1 VM would stop for good.
 """

@@ -48,9 +48,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def run(folder, text):
+def run(folder, text, **variables):
     command = [VIRT_ADMIT, *text.split()]
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "VIRT_ADMIT_POLICY": ""}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "VIRT_ADMIT_POLICY": "", **variables}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -132,6 +132,12 @@ def test_one_line_says_what_to_do(folder, command):
 
 def test_there_are_more_than_twenty():
     assert len(MISTAKES) > 40
+
+
+def test_the_variable_names_a_file_that_does_not_exist(folder):
+    done = run(folder, "drain --all", KUBECONFIG="gone/kubeconfig")
+    assert done.returncode == 2
+    assert "KUBECONFIG names gone/kubeconfig, which does not exist or is empty" in done.stderr
 
 
 def test_no_error_names_a_temporary_file(folder):

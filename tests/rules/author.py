@@ -85,7 +85,7 @@ def write(rule_id: str, folder: Path = RULE_FOLDER) -> str:
     python.with_suffix(".yaml").write_text(
         CASES.format(kind=kind, namespace=", namespace: b" if kind.namespaced else "")
     )
-    return f"wrote {python} and {python.stem}.yaml. Edit both, then run: make try ID={rule_id}"
+    return f"wrote {python} and {python.stem}.yaml. Edit both (CONTRIBUTING.md has examples), then run: make try ID={rule_id}"
 
 
 def usual_kind(family: str) -> Kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import random
 import threading
 import time
@@ -79,6 +80,12 @@ def _remedied(error: ApiError) -> str:
     """Return why no cluster is configured, and what to do if there is no kubeconfig at all."""
     if "No configuration found" not in str(error):
         return str(error)
+    named = os.environ.get("KUBECONFIG", "")
+    if named:  # the library leaves out files that do not exist and then finds nothing
+        return (
+            f"no cluster is configured: KUBECONFIG names {line(named)}, which does not exist or is empty. Correct it, or "
+            "name a file with --kubeconfig FILE"
+        )
     return (
         "no cluster is configured: no kubeconfig was found. Name one with --kubeconfig FILE or the variable KUBECONFIG"
     )

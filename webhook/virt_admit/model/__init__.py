@@ -1,1 +1,4 @@
-"""Facts about Kubernetes objects: their fields, labels, selectors and units. Pure, and independent of all rules."""
+"""Facts: what an object says, and the tables of KubeVirt, kube-scheduler and the operators that act on nodes.
+
+Pure, and independent of all rules and forecasts.
+"""

@@ -146,15 +146,14 @@ def _whole(result: Plan) -> Iterator[str]:
         reaches = ", ".join(f"{by_reach[reach]} {reach}" for reach in Reach if by_reach[reach])
         methods = ", ".join(result.methods) or "no method"
         yield f"Updates of running VMs ({methods}): {reaches or 'no VM is running'}"
-        missed = [
-            f"{update.vmi.full_name} ({update.reason})" for update in result.updates if update.reach in _OUT_OF_REACH
-        ]
-        if missed:
-            yield f"  never updated: {names(missed)}"
+        for reach in _OUT_OF_REACH:
+            missed = [f"{update.vmi.full_name} ({update.reason})" for update in result.updates if update.reach is reach]
+            if missed:
+                yield f"  {reach}: {names(missed)}"
     if result.uncovered:
         nodes = count(len(result.uncovered), "node")
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
     yield f"Can the cluster be upgraded today? {verdict(result)}"
 
 
-_OUT_OF_REACH: Final = (Reach.NEVER, Reach.RETRIED)
+_OUT_OF_REACH: Final = (Reach.RETRIED, Reach.NEVER)

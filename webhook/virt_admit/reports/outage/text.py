@@ -92,7 +92,7 @@ def of_loss(one: Outage) -> Iterator[str]:
         amount = outages_module.amount(short.resource, short.amount)
         yield f"  short: {amount}, at least {count(short.vms, 'VM')} without a place"
     yield from _actors(one)
-    yield from _table(one.vms[:_MOST_VMS])
+    yield from _table(one.vms[:_MOST_VMS], one.because)
     if len(one.vms) > _MOST_VMS:
         yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
     others = len(one.loss.others)
@@ -108,6 +108,8 @@ def of_loss(one: Outage) -> Iterator[str]:
 def _actors(one: Outage) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for actor in one.actors:
+        if any(f"{actor.check} refuses: {actor.refuses}" in why for why in one.because):
+            continue
         if actor.refuses:
             what = f"refuses: {actor.refuses}"
         else:
@@ -129,14 +131,20 @@ def _counted(number: int, outcome: LossOutcome) -> str:
     return f"{number} {outcome if number == 1 else outcome.replace(verb, plural, 1)}"
 
 
-def _table(rows: Sequence[LostVm]) -> Iterator[str]:
-    """Yield one row for VMs of which the same is said, and what to do once for all of them."""
+def _table(rows: Sequence[LostVm], because: Sequence[str]) -> Iterator[str]:
+    """Yield one row for VMs of which the same is said, and what to do once for all of them.
+
+    A reason that is the only cause of the whole loss stands above the rows and is not repeated.
+    """
     width = max((len(row.outcome) for row in rows), default=0)
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
-        groups.setdefault((row.outcome, _what(row), time_line(row), row.remedy), []).append(name(row.vmi.full_name))
+        above = len(because) == 1 and row.reason in because[0]
+        groups.setdefault(
+            (row.outcome, _what(row, "" if above else row.reason), time_line(row), row.remedy), []
+        ).append(name(row.vmi.full_name))
     for (outcome, what, times, remedy), vms in groups.items():
-        yield f"  {outcome:{width}}  {names(vms, 120)}: {what}"
+        yield f"  {outcome:{width}}  {names(vms, 120)}{f': {what}' if what else ''}"
         if times:
             yield f"  {'':{width}}  time: {times}"
         if remedy:
@@ -171,10 +179,10 @@ def _seconds(part: Part) -> str:
     return f"{part.low} s" if part.low == part.high else f"{part.low}-{part.high} s"
 
 
-def _what(row: LostVm) -> str:
-    hand = f"; by hand: after {period(row.by_hand)}" if row.by_hand is not None and row.at is None else ""
+def _what(row: LostVm, reason: str) -> str:
     if row.at is None:
-        return f"{row.reason}{hand}"
+        hand = f"by hand: after {period(row.by_hand)}" if row.by_hand is not None else ""
+        return "; ".join(filter(None, (reason, hand)))
     where = f" on {row.to}" if row.to else ""
     data = "; without the data of its container, empty and ephemeral disks" if row.fresh else ""
     return f"after {period(row.at)}{where}: {row.reason}{data}"

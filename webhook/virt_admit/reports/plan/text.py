@@ -29,7 +29,7 @@ def text(plan: RepairPlan) -> str:
     for stage in PlanStage:
         own = [step for step in plan.steps if step.stage is stage]
         if own:
-            lines += ["", f"{int(stage)}. {STAGES[stage]}"]
+            lines += ["", f"Stage {int(stage)}: {STAGES[stage]}"]
             lines += [line for step in own for line in _step(step)]
     if plan.remaining:
         lines += ["", "Problems that no step ends:"]
