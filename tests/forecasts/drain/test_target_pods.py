@@ -6,6 +6,7 @@ from tests import builders
 from tests.builders import NAMESPACE, SCHEDULABLE, kubevirt, manifest
 from tests.forecasts.drain.test_vm_states import HOTPLUG, LAUNCHER, MARKED, MIGRATES, UNKNOWN, row, target
 from tests.forecasts.drain.vm_motion import ROOM, ago, attachment, cluster, launcher, migration, vmi
+from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.control import control_path
 
 BLOCKS = "blocks the drain"
@@ -60,6 +61,52 @@ def test_a_pod_that_is_not_ready_when_virt_launcher_has_given_up_has_no_known_en
     objects += [attachment(pod, ready=False)] if case == "attachment not ready" else []
 
     assert row(cluster(*objects)).outcome == outcome
+
+
+ERROR = "rpc error: code = Internal desc = volume is locked"
+
+
+def attached(on, **fields):
+    spec = {"nodeName": on, "attacher": "csi.example", "source": {"persistentVolumeName": "pv-db"}}
+    metadata = {"deletionTimestamp": ago(7200)} if "detachError" in fields else {}
+    status = {name: {"message": message} for name, message in fields.items()}
+    return manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{on}", spec=spec, status=status, metadata=metadata)
+
+
+def starting(mode, *attachments):
+    """Return what becomes of a VM whose target pod on b does not start."""
+    claim = manifest(
+        "v1", "PersistentVolumeClaim", "db", NAMESPACE, spec={"volumeName": "pv-db", "accessModes": [mode]}
+    )
+    pod = pending(containerStatuses=waiting("ContainerCreating"))
+    pod.data["spec"]["volumes"] = [{"name": "disk", "persistentVolumeClaim": {"claimName": "db"}}]
+    return row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod, claim, *attachments))
+
+
+@pytest.mark.parametrize(
+    ("mode", "attachment", "says"),
+    [
+        ("ReadWriteMany", attached("b", attachError=ERROR), f"volume pv-db of claim db cannot be attached: {ERROR}"),
+        ("ReadWriteMany", attached("b", detachError=ERROR), f"of claim db cannot be detached from b: {ERROR}"),
+        ("ReadWriteOnce", attached("c", detachError=ERROR), f"of claim db cannot be detached from c: {ERROR}"),
+        ("ReadWriteMany", attached("c", detachError=ERROR), ""),
+        ("ReadWriteMany", attached("c", attachError=ERROR), ""),
+        ("ReadWriteMany", attached("b"), ""),
+    ],
+)
+def test_a_volume_that_does_not_come_is_the_cause(mode, attachment, says):
+    found = starting(mode, attachment)
+
+    assert (found.outcome == UNKNOWN) is bool(says)
+    assert says in found.reason
+
+
+def test_a_volume_that_does_not_leave_the_node_is_a_note():
+    (found,) = drain_plan.plan(cluster(vmi(), LAUNCHER, attached("a", detachError=ERROR), attached("c")), "a").nodes
+    (note,) = (note for note in found.notes if "Volume" in note)
+
+    assert f"Volume pv-db cannot be detached from this node for 2 h 00: {ERROR}" in note
+    assert note.endswith("kubectl describe volumeattachments.storage.k8s.io csi-a")
 
 
 def test_an_attachment_pod_that_the_api_server_refuses_blocks_with_its_words():

@@ -86,5 +86,7 @@ def _resource(kind: Kind) -> str:
     return kind.resource if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS else kind.kind.lower()
 
 
-_AMBIGUOUS: Final = frozenset((CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster", "Upgrade"))
+_AMBIGUOUS: Final = frozenset(
+    (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster", "Upgrade", "VolumeAttachment")
+)
 """Kinds that several API groups have, or whose name alone is not clear."""

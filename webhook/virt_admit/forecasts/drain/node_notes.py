@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
-from virt_admit.model.commands import argument, shell
-from virt_admit.model.kubernetes import selectors
+from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -18,18 +20,21 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_CONFIG_POOL,
     NM,
     NM_KUBEVIRT,
+    VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import count, names
-from virt_admit.model.node_updates import harvester_upgrades, updaters
+from virt_admit.model.messages import count, cut, names
+from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
     updaters.READS,
+    volume_attachments.READS,
+    harvester_maintenance.READS,
     {API_SERVICE: ("status.conditions",), MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()},
 )
 
@@ -42,6 +47,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
     yield from _not_asked(node, cluster)
+    yield from _shut_down_instead(node, cluster)
+    yield from _not_detached(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     for pool in cluster.known(MACHINE_CONFIG_POOL):
@@ -90,6 +97,32 @@ def _not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
         yield (
             f"{update.kind} {update.name} empties this node, but nothing asks {names(sorted(left), 120)} to leave: "
             f"the node has no taint {key}. If that lasts, add it: {command}"
+        )
+
+
+def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which VMs Harvester's maintenance mode shuts down, although kubectl drain would migrate them."""
+    if node.annotation(maintenance_updates.REQUESTED).present:
+        return  # then the forecast of each VM says it
+    here, _ = gather(on_node(cluster, node.name))
+    shut = sorted(vmi.full_name for vmi in here if harvester_maintenance.strategy(vmi))
+    if shut:
+        yield (
+            f"Harvester's maintenance mode of this node shuts {names(shut, 120)} down instead, as the label "
+            f"{harvester_maintenance.LABEL} asks."
+        )
+
+
+def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which volumes do not leave a node: pods that need them elsewhere do not start."""
+    for found in volume_attachments.stuck(node.name, cluster):
+        asked = clock.since(found.metadata["deletionTimestamp"].text, cluster)
+        since = f" for {duration(asked)}" if asked is not None else ""
+        name, described = volume_attachments.volume(found), kubectl("describe", VOLUME_ATTACHMENT, found.name)
+        yield (
+            f"Volume {name or found.name} cannot be detached from this node{since}: "
+            f"{cut(volume_attachments.detach_error(found), 200)}. Pods that need it do not start elsewhere, and Cluster API "
+            f"keeps a Machine until it is detached. See the driver's controller, and: {described}"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import (
     ending_namespaces,
+    harvester_maintenance,
     migration_doubts,
     pod_evictions,
     typed_remedies,
@@ -33,14 +34,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, ga
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import (
-    disruption_budgets,
-    expand,
-    migrations,
-    node_local_volumes,
-    vmis,
-    vms,
-)
+from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migrations, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -59,6 +53,7 @@ READS: Final = union(
     vm_states.READS,
     lost_launchers.READS,
     vm_problems.READS,
+    harvester_maintenance.READS,
 )
 """The fields that the forecast reads."""
 
@@ -197,12 +192,11 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     stuck = _stuck(vmi, cluster)
     if stuck is not None:
         return _Verdict.blocks(stuck)
-    if vmi.deleted:
-        return _shut_down(vmi, cluster, find, "it is being stopped already")
-    if state.state is State.ENDED:
-        return _shut_down(vmi, cluster, find, "its guest has just ended")
-    if state.state is State.GONE:
-        return _shut_down(vmi, cluster, find, lost_launchers.REASON, lost=True)
+    ends = "it is being stopped already" if vmi.deleted else _ENDS.get(state.state)
+    if ends is not None:
+        return _shut_down(vmi, cluster, find, ends, lost=not vmi.deleted and state.state is State.GONE)
+    if stopped := harvester_maintenance.stops(vmi, cluster):
+        return _in_maintenance(vmi, stopped)
     evicted = vmi_evictions.reaction(vmi, cluster)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         vmi_evictions.demand_conditions(vmi, evicted.strategy)
@@ -223,6 +217,9 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
         return _Verdict.unread(blind, may_stop=False)
+
+
+_ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launchers.REASON}
 
 
 def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find) -> _Verdict:
@@ -380,6 +377,19 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     if preempting := preemption_effects.problem(find(False), cluster):
         return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {preempting.reason}", preempting.remedy)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
+
+
+def _in_maintenance(vmi: Object, strategy: str) -> _Verdict:
+    outcome = _IN_MAINTENANCE[strategy]
+    remedy = typed("start it afterwards", typed_remedies.starts_again(vmi)) if outcome is VmOutcome.STOPS else ""
+    return _Verdict(outcome, harvester_maintenance.reason(strategy), remedy)
+
+
+_IN_MAINTENANCE: Final = {
+    harvester_maintenance.RESTARTED: VmOutcome.RESTARTS,
+    harvester_maintenance.KEPT: VmOutcome.AWAITS_NODE,
+    harvester_maintenance.LEFT_OFF: VmOutcome.STOPS,
+}
 
 
 def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -1,4 +1,4 @@
-"""Why a pod that has a node does not start, as the kubelet tells it: its container states, and events about the pod.
+"""Why a pod that has a node does not start: its container states, events about the pod, and attachments that fail.
 
 Events are only in snapshots that hold them. Sources: kubernetes/kubernetes:pkg/kubelet/images/types.go,
 :pkg/kubelet/container/sync_result.go, :pkg/kubelet/events/event.go.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
@@ -20,7 +21,15 @@ _STATUSES: Final = ("initContainerStatuses", "containerStatuses")
 
 READS: Final[Reads] = union(
     clock.READS,
-    {POD: ("metadata.creationTimestamp", *(f"status.{kind}.state.waiting" for kind in _STATUSES))},
+    volume_attachments.READS,
+    {
+        POD: (
+            "metadata.creationTimestamp",
+            "spec.nodeName",
+            "spec.volumes",
+            *(f"status.{kind}.state.waiting" for kind in _STATUSES),
+        )
+    },
 )
 
 _FAILURES: Final = frozenset(
@@ -60,4 +69,6 @@ def failure(pod: Object, cluster: Cluster) -> str:
         words = events.last_warning(pod, reason, since, cluster)
         if words:
             return cut_middle(words, _WORDS)
-    return ""
+    claims = [each.at("persistentVolumeClaim", "claimName").text or "" for each in pod.at("spec", "volumes").items()]
+    node = pod.at("spec", "nodeName").text or "-"
+    return cut_middle(volume_attachments.failure(node, pod.namespace, claims, cluster), _WORDS)

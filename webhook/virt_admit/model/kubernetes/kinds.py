@@ -338,6 +338,16 @@ CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", names
 CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet")
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)
+VOLUME_ATTACHMENT: Final = Kind(
+    "storage.k8s.io",
+    ("v1",),
+    "volumeattachments",
+    "VolumeAttachment",
+    namespaced=False,
+    numerous=True,
+    snapshot_filtered=True,
+    not_at_admission=True,
+)
 LONGHORN_SETTING: Final = Kind("longhorn.io", ("v1beta2",), "settings", "Setting")
 LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", numerous=True)
 LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)

@@ -17,13 +17,14 @@ from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.remediation import maintenance
 
-_REQUESTED: Final = "harvesterhci.io/drain-requested"
+REQUESTED: Final = "harvesterhci.io/drain-requested"
+"""The annotation of a node that is to enter Harvester's maintenance mode, until its drain has ended."""
 _STATUS: Final = "harvesterhci.io/maintain-status"
 
 READS: Final[Reads] = {
     NM: (),
     NM_KUBEVIRT: (),
-    NODE: (f"metadata.annotations.{_REQUESTED}", f"metadata.annotations.{_STATUS}", "spec.taints"),
+    NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{_STATUS}", "spec.taints"),
 }
 """The fields that say that a node is emptied for maintenance."""
 
@@ -33,7 +34,7 @@ def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:
     found: dict[str, NodeUpdate] = {}
     for node in cluster.known(NODE):
         status = node.annotations.get(_STATUS, "")
-        if status or _REQUESTED in node.annotations:
+        if status or REQUESTED in node.annotations:
             phase = Phase.UPDATING if status == "completed" else Phase.DRAINING
             since = node_phases.cordoned_since(node)
             found[node.name] = NodeUpdate("Node", node.name, phase, since, exact=phase is Phase.DRAINING)

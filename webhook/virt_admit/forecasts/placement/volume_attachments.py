@@ -1,0 +1,88 @@
+"""Volumes that cannot be attached to a node, or detached from one, as VolumeAttachments say.
+
+They are a hint and never raise: a cluster whose driver attaches nothing has none. Sources:
+kubernetes/kubernetes:pkg/apis/storage/types.go#VolumeAttachmentStatus;
+kubernetes-csi/external-attacher:pkg/controller/csi_handler.go (writes the errors, and removes its finalizer when a
+volume is detached).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+
+READS: Final[Reads] = {
+    VOLUME_ATTACHMENT: (
+        "spec.nodeName",
+        "spec.source.persistentVolumeName",
+        "status.attachError.message",
+        "status.detachError.message",
+    ),
+    PVC: ("spec.accessModes", "spec.volumeName"),
+}
+"""The fields that say it."""
+
+
+def stuck(node: str, cluster: Cluster) -> Sequence[Object]:
+    """Return the attachments of a node that are being deleted and fail to, in the order of their volumes."""
+    return cluster.cached(_stuck).get(node, ())
+
+
+def volume(attachment: Object) -> str:
+    """Return the name of the PersistentVolume; empty: the attachment has a volume of its own."""
+    return attachment.at("spec", "source", "persistentVolumeName").text or ""
+
+
+def detach_error(attachment: Object) -> str:
+    """Return why the volume cannot be detached; empty: nothing says so, or nothing detaches it."""
+    return _words(attachment, "detachError") if attachment.deleted else ""
+
+
+def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> str:
+    """Return why the claims of a pod cannot be attached to its node; empty: nothing says so."""
+    for claim in claims:
+        try:
+            found = cluster.get(PVC, namespace, claim) if claim else None
+        except Unseen:
+            found = None
+        name = found.at("spec", "volumeName").text if found is not None else None
+        if found is None or not name:
+            continue
+        modes = {mode.text for mode in found.at("spec", "accessModes").items()}
+        for attachment in cluster.cached(_by_volume).get(name, ()):
+            here = attachment.at("spec", "nodeName").text == node
+            error = detach_error(attachment) if here or modes == {"ReadWriteOnce"} else ""
+            if error:
+                where = attachment.at("spec", "nodeName").text
+                return f"volume {name} of claim {claim} cannot be detached from {where}: {error}"
+            if here and (error := _words(attachment, "attachError")):
+                return f"volume {name} of claim {claim} cannot be attached: {error}"
+    return ""
+
+
+def _words(attachment: Object, field: str) -> str:
+    return " ".join((attachment.at("status", field, "message").text or "").split())
+
+
+def _stuck(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster) if detach_error(each))
+
+
+def _by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _grouped((volume(each), each) for each in _known(cluster))
+
+
+def _known(cluster: Cluster) -> list[Object]:
+    return sorted(cluster.known(VOLUME_ATTACHMENT), key=lambda each: (volume(each), each.name))
+
+
+def _grouped(pairs: Iterator[tuple[str, Object]]) -> Mapping[str, Sequence[Object]]:
+    found: dict[str, list[Object]] = {}
+    for key, attachment in pairs:
+        found.setdefault(key, []).append(attachment)
+    return found
