@@ -23,8 +23,9 @@ from tests.upstream.migration_cases import case
 from tests.upstream.renderer import MIGRATIONS, program
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.upgrade import rollouts, simulated_world
+from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.forecasts.upgrade.rollouts import Driver
-from virt_admit.forecasts.upgrade.simulation import Outcome, simulate
+from virt_admit.forecasts.upgrade.simulation import simulate
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.parallel_migrations import limits

@@ -9,8 +9,9 @@ import pytest
 from tests.upstream.migration_cases import node
 from virt_admit.forecasts.placement.candidates import scheduler
 from virt_admit.forecasts.upgrade import simulation
+from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.forecasts.upgrade.rollouts import Obstacle, Pool
-from virt_admit.forecasts.upgrade.simulation import UNSCHEDULABLE, Outcome, Vm, World, simulate
+from virt_admit.forecasts.upgrade.simulation import UNSCHEDULABLE, Vm, World, simulate
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits

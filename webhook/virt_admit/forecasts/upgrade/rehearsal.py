@@ -12,14 +12,23 @@ from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.placement.candidates import preemption
-from virt_admit.forecasts.upgrade import assumed_fixes, reboots, rollouts, savings, upgrade_progress, vm_interruptions
+from virt_admit.forecasts.upgrade import (
+    assumed_fixes,
+    random_runs,
+    reboots,
+    rollouts,
+    savings,
+    upgrade_progress,
+    vm_interruptions,
+)
 from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
+from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.savings import Saving
 from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
-from virt_admit.forecasts.upgrade.simulation import MAX_EVENTS, Outcome, World, leftovers, simulate
+from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.model.commands import about, typed
 from virt_admit.model.in_order import InOrder
@@ -247,31 +256,30 @@ def _simulated(
     worlds = [world(cluster, start, estimates, bound) for bound in ("low", "high")]
     progress("simulating the shortest and the longest run")
     low, high = in_order(simulate, worlds)
+    runs = [low, high]
     emptied = upgrade_progress.emptied(begun)
     updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
     for_good = frozenset(vm.name for vm in worlds[0].vms if vm.blocked)
-    lasting = tuple(
-        _certain_stops((node for node in plan.nodes if node.name in updated), lambda row: row.vmi.full_name in for_good)
-    )
-    failed = tuple(
-        Stop(each.node, each.reason, each.remedy, each.problem)
-        for pool in pools
-        if pool.obstacle is None
-        for each in pool.failing
-    )
+    left = (node for node in plan.nodes if node.name in updated)
+    lasting = tuple(_certain_stops(left, lambda row: row.vmi.full_name in for_good))
+    ill = (each for pool in pools if pool.obstacle is None for each in pool.failing)
+    failed = tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in ill)
     failing = {each.node for pool in pools for each in pool.failing}  # often a drain that did not end is why
     undrained = _certain_stops(node for node in plan.nodes if node.name in failing and "cordoned" in node.state)
-    stops = (*failed, *late, *_stops(plan, pools, lasting, low, high), *undrained)
-    stopped = bool(low.stops and high.stops)
-    preempting = stopped and _depends_on_preemption(plan, worlds, (low, high), cluster)
-    unseen = (preemption_effects.UNSEEN,) if preempting else tuple(_undetermined(low, high))
+    certain = bool(failed or late or lasting) or any(pool.obstacle for pool in pools)
+    if not certain and bool(low.stops) == bool(high.stops) and not any(node in worlds[0].stuck for node in low.stops):
+        runs += in_order(simulate, random_runs.worlds(worlds))
+    stops = (*failed, *late, *_stops(plan, pools, lasting, runs), *undrained)
+    stopped = all(run.stops for run in runs)
+    preempting = stopped and _depends_on_preemption(plan, worlds, runs, cluster)
+    unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
     certain = (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
     possible = False if certain else None if unseen else not stops
     result = Rehearsal(
         driver,
         possible,
         unseen,
-        _range(low.seconds, high.seconds) if possible else None,
+        _range(*(run.seconds for run in runs)) if possible else None,
         (*_rests_on(estimates.values(), found, options, pools), *upgrade_progress.rests_on(begun)),
         tuple(_waves(pools, low, high)),
         tuple(_moved(plan, low, high, cluster)),
@@ -279,15 +287,6 @@ def _simulated(
         (),
     )
     return result, worlds[1], high
-
-
-def _undetermined(low: Outcome, high: Outcome) -> Iterator[str]:
-    """Yield why the answer is unknown: a run was given up, or only one of the two completes."""
-    if low.exhausted or high.exhausted:
-        yield f"the simulation was given up after {MAX_EVENTS} events"
-    elif bool(low.stops) != bool(high.stops):
-        node, reason = next(iter({**low.stops, **high.stops}.items()))
-        yield f"the end on {node} depends on which VMs KubeVirt moves first and on how long they take: {reason}"
 
 
 def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster) -> bool:
@@ -336,9 +335,9 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
             )
 
 
-def _range(low: int, high: int) -> Range:
-    """Return the range between two runs; chance that is best at each step is not always best in the end."""
-    return Range(min(low, high), max(low, high))
+def _range(*seconds: int) -> Range:
+    """Return the range of all runs; chance that is best at each step is not always best in the end."""
+    return Range(min(seconds), max(seconds))
 
 
 def _moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
@@ -370,7 +369,7 @@ def _sorted(plan: Plan) -> Sequence[Forecast]:
     return sorted((row for node in plan.nodes for row in node.forecasts), key=lambda row: row.vmi.full_name)
 
 
-def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], low: Outcome, high: Outcome) -> Iterator[Stop]:
+def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Sequence[Outcome]) -> Iterator[Stop]:
     """Yield what stops the upgrade: pools, then what certainly keeps a node from becoming empty, then what shows in a run.
 
     At last the nodes that it never reaches.
@@ -378,15 +377,17 @@ def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], low: Outc
     for pool in pools:
         if pool.obstacle is not None:
             yield Stop("", pool.obstacle.reason, pool.obstacle.remedy, pool.obstacle.problem)
-    shown = {**low.stops, **high.stops}
-    yield from sorted(lasting, key=lambda stop: list(shown).index(stop.node) if stop.node in shown else len(shown))
+    reasons = shown(runs)
+    yield from sorted(
+        lasting, key=lambda stop: list(reasons).index(stop.node) if stop.node in reasons else len(reasons)
+    )
     certain = {stop.node for stop in lasting}
     rows = {row.vmi.full_name: row for node in plan.nodes for row in node.forecasts}
-    for node, reason in shown.items():
+    for node, reason in reasons.items():
         if node not in certain:
             yield _without_room(node, reason, rows.get(reason.partition(": ")[0]))
-    if not (low.stops or high.stops):
-        for node in leftovers([pool for pool in pools if pool.obstacle is None], low):
+    if not reasons:
+        for node in leftovers([pool for pool in pools if pool.obstacle is None], runs[0]):
             yield Stop(node, "it is never reached", "See the other stops.")
 
 

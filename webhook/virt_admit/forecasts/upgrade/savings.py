@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
-from virt_admit.forecasts.upgrade.simulation import Outcome, World, simulate
+from virt_admit.forecasts.upgrade.outcomes import Outcome
+from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster

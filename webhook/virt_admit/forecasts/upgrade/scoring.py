@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
 
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -21,9 +22,11 @@ from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS
 class Targets:
     """The nodes of a simulation with what they have left. Nodes that are being updated are closed."""
 
-    def __init__(self, scheduler: FilterPipeline, pods: Iterable[Pod], *, favourable: bool = True) -> None:
+    def __init__(
+        self, scheduler: FilterPipeline, pods: Iterable[Pod], *, favourable: bool = True, chance: Random | None = None
+    ) -> None:
         every = list(pods)
-        self._favourable = favourable
+        self._favourable, self._chance = favourable, chance
         self._scheduler = scheduler.fork()
         self._simple = all(scheduler.is_simple(pod) for pod in every)
         self._accepting = {id(pod): scheduler.accepting(pod) for pod in every}
@@ -78,9 +81,9 @@ class Targets:
     def choose(self, pod: Pod) -> str:
         """Return the node that kube-scheduler would choose; empty if none takes the pod.
 
-        Of equal nodes it is one that is updated, where a VM stays, or one that is not, if chance is not favourable.
+        Of equal nodes it is one that is updated, where a VM stays, or one that is not, if chance is not favourable; or any.
         """
-        best, best_score = "", -1
+        best, best_score, equal = "", -1, 0
         cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
         for node in self._candidates(pod):
             free, (all_cpu, all_memory) = self._free[node], self._size[node]
@@ -89,8 +92,13 @@ class Targets:
                 continue
             least = (cpu_left * 100 // all_cpu + memory_left * 100 // all_memory) // 2
             balanced = int(100 - 50 * abs(cpu_left / all_cpu - memory_left / all_memory))
-            score = 2 * (least + balanced) + ((node in self._updated) is self._favourable)
-            if score > best_score and self._has_room(pod, node):
+            score = 2 * (least + balanced)
+            if self._chance is None:
+                score += (node in self._updated) is self._favourable
+            if score < best_score or (self._chance is None and score == best_score) or not self._has_room(pod, node):
+                continue
+            equal = equal + 1 if score == best_score else 1
+            if self._chance is None or self._chance.random() * equal < 1:
                 best, best_score = node, score
         return best
 

@@ -13,8 +13,10 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Final
 
+from virt_admit.forecasts.upgrade.outcomes import Migration, Outcome
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.scoring import Targets
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
@@ -84,36 +86,8 @@ class World:
     kube-scheduler chooses. True: as it is best for the roll-out. False: as it is worst."""
     closed: frozenset[str] = frozenset()
     """Nodes that take no VM before their update ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A migration that succeeded, in seconds from the beginning."""
-
-    vm: str
-    source: str
-    target: str
-    start: int
-    end: int
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What happened, in seconds from the beginning."""
-
-    started: dict[str, int] = field(default_factory=dict)
-    ended: dict[str, int] = field(default_factory=dict)
-    moves: dict[str, int] = field(default_factory=dict)
-    migrations: list[Migration] = field(default_factory=list)
-    """In the order in which they ended."""
-    stops: dict[str, str] = field(default_factory=dict)
-    """Nodes that never become empty, each with the reason, in the order in which that shows."""
-    exhausted: bool = False
-    """Whether the bound in events was reached."""
-
-    @property
-    def seconds(self) -> int:
-        return max(self.ended.values(), default=0)
+    seed: int | None = None
+    """The seed with which chance decides by itself, where ``favourable`` would decide on an order or a node."""
 
 
 def simulate(world: World, progress: Callable[[int], None] = lambda _: None) -> Outcome:
@@ -128,7 +102,9 @@ class _Run:
         self.now = 0
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._targets = Targets(world.scheduler, [vm.pod for vm in world.vms], favourable=world.favourable)
+        self._chance = None if world.seed is None else Random(world.seed)  # noqa: S311 - no secret
+        pods = [vm.pod for vm in world.vms]
+        self._targets = Targets(world.scheduler, pods, favourable=world.favourable, chance=self._chance)
         for node in world.closed:
             self._targets.close(node)
         self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
@@ -224,8 +200,7 @@ class _Run:
         self.outcome.started[node] = self.now
         self._targets.close(node)
         queue: deque[Vm] = deque()
-        own = self._on_node.get(node, {}).values()
-        for vm in sorted(own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable):
+        for vm in self._in_order(node):
             if vm.name in self._moving:
                 continue
             if vm.blocked:
@@ -239,6 +214,13 @@ class _Run:
             self.outcome.stops.setdefault(node, self.world.stuck[node])
         self._queues[node] = queue
         self._finish_if_empty(node)
+
+    def _in_order(self, node: str) -> Sequence[Vm]:
+        """Return the VMs of a node in the order in which they move: the largest first, or last, or by chance."""
+        own = list(self._on_node.get(node, {}).values())
+        if self._chance is not None:
+            return self._chance.sample(own, len(own))
+        return sorted(own, key=lambda vm: vm.pod.requests.get(MEMORY, 0), reverse=self.world.favourable)
 
     def _finish_if_empty(self, node: str) -> None:
         if node not in self._queues or node in self.outcome.stops:
@@ -292,13 +274,15 @@ class _Run:
 
     def _start_moves(self) -> None:
         """Create target pods while there are places: node by node, or in turns if chance is not favourable."""
-        turns = deque(self._queues)
+        turns = deque(self._queues if self._chance is None else self._chance.sample([*self._queues], len(self._queues)))
         while turns:
             node = turns.popleft()
             if not self._may_start(node):
                 continue
             self._create_target(self._queues[node].popleft())
-            if self.world.favourable:
+            if self._chance is not None:
+                turns.insert(self._chance.randint(0, len(turns)), node)
+            elif self.world.favourable:
                 turns.appendleft(node)
             else:
                 turns.append(node)
@@ -391,8 +375,3 @@ class _Run:
                 why = self._targets.why(vm.pod)
                 self.outcome.stops[vm.node] = f"{vm.name}: no other node can take it ({why})"
         return True
-
-
-def leftovers(pools: Sequence[Pool], outcome: Outcome) -> list[str]:
-    """Return the nodes that were never started."""
-    return [node for pool in pools for node in pool.to_do if node not in outcome.started]

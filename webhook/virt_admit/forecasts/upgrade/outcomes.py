@@ -1,0 +1,57 @@
+"""What happened in a run of the simulation, and what several runs say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from virt_admit.forecasts.upgrade.rollouts import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A migration that succeeded, in seconds from the beginning."""
+
+    vm: str
+    source: str
+    target: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happened, in seconds from the beginning."""
+
+    started: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    moves: dict[str, int] = field(default_factory=dict)
+    migrations: list[Migration] = field(default_factory=list)
+    """In the order in which they ended."""
+    stops: dict[str, str] = field(default_factory=dict)
+    """Nodes that never become empty, each with the reason, in the order in which that shows."""
+    exhausted: bool = False
+    """Whether the bound in events was reached."""
+
+    @property
+    def seconds(self) -> int:
+        return max(self.ended.values(), default=0)
+
+
+def leftovers(pools: Sequence[Pool], outcome: Outcome) -> list[str]:
+    """Return the nodes that were never started."""
+    return [node for pool in pools for node in pool.to_do if node not in outcome.started]
+
+
+def shown(runs: Sequence[Outcome]) -> Mapping[str, str]:
+    """Return the nodes that do not become empty in some run, each with a reason."""
+    return {node: reason for run in runs for node, reason in run.stops.items()}
+
+
+def undetermined(runs: Sequence[Outcome]) -> Iterator[str]:
+    """Yield why the answer is unknown: a run was given up, or only some of them complete."""
+    if any(run.exhausted for run in runs):
+        yield "the simulation was given up after 2,000,000 events"
+    elif len({bool(run.stops) for run in runs}) > 1:
+        node, reason = next(iter(shown(runs).items()))
+        yield f"the end on {node} depends on which VMs KubeVirt moves first and on how long they take: {reason}"
