@@ -2,9 +2,9 @@
 
 from tests.healthy.clusters import kafka
 from tests.healthy.machines import claim, machine, unmigratable
-from tests.healthy.parts import Object, namespaces, obj, pod
+from tests.healthy.parts import Object, deployment, namespaces, obj, pod
 
-from .case import Incident, cluster, ending, only
+from .case import NODES, Incident, cluster, ending, only, unready
 
 
 def launcher_of_a_node_that_was_off() -> Incident:
@@ -55,6 +55,21 @@ def quota() -> Incident:
     return Incident("https://github.com/harvester/harvester/issues/3124", [*items, held], "drain n1", 1, says)
 
 
+def multus_that_does_not_answer() -> Incident:
+    """The server of the thick plugin lacks memory, so no pod starts on the other nodes, which are Ready."""
+    items = cluster(vms=[("web", "n1")]) + namespaces("kube-system")
+    daemons = deployment("kube-multus-ds", "kube-system", NODES, {"app": "multus", "name": "multus"}, kind="DaemonSet")
+    for each in daemons:
+        if each["kind"] == "Pod" and each["spec"]["nodeName"] != "n1":
+            each.update(unready(each))
+            state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}
+            each["status"]["containerStatuses"] = [{"name": "main", "state": state}]
+    says = ("no node that could take it is ready: n2, n3 (the pod network on n2 does not work", "CrashLoopBackOff")
+    return Incident(
+        "https://github.com/k8snetworkplumbingwg/multus-cni/issues/1366", items + daemons, "drain n1", 1, says
+    )
+
+
 def pinned() -> Incident:
     items = cluster("n1", vms=[])
     pin = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
@@ -97,6 +112,7 @@ def incidents() -> list[Incident]:
         finalizer_of_an_ended_pod(),
         drain_cleaner(),
         quota(),
+        multus_that_does_not_answer(),
         pinned(),
         stale_features(),
         shared_gpu(),

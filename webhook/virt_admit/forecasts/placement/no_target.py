@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates, virt_handlers
+from virt_admit.forecasts.placement import candidates, pod_networks, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import argument, kubectl, shell
@@ -62,12 +62,17 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
 
 
 def _passes(cause: str) -> bool:
-    return cause in _MOMENT or cause.startswith(virt_handlers.BROKEN)
+    return cause in _MOMENT or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN))
 
 
 def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     """Return that the nodes which could take a VM are not ready, each for causes that pass."""
     nodes = list(refusals)
+    without_network = next((why for why in refusals.values() if why.startswith(pod_networks.BROKEN)), "")
+    if without_network:
+        reason = f"no node that could take it is ready: {names(nodes)} ({without_network})"
+        command = "kubectl get pods -A -o wide --field-selector " + argument(f"spec.nodeName={nodes[0]}")
+        return Problem(reason, "repair the pod network of one of them", ProblemCause.NO_TARGET, command=command)
     unserved = [name for name, why in refusals.items() if _UNSERVED in why or virt_handlers.BROKEN in why]
     why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
     if unserved == nodes and not any("cordoned" in each or "not Ready" in each for each in refusals.values()):

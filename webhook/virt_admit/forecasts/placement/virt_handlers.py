@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement import pod_networks, pod_starts
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
@@ -18,6 +18,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 READS: Final[Reads] = union(
     clock.READS,
     pod_starts.READS,
+    pod_networks.READS,
     {
         KUBEVIRT: (),
         NAD: NAME,
@@ -66,8 +67,9 @@ def _missing_network(cluster: Cluster) -> str:
 
 
 def broken(cluster: Cluster) -> Mapping[str, str]:
-    """Return the nodes whose virt-handler is known not to work, each with the reason."""
-    found = ((node.name, problem(cluster, node.name)) for node in cluster.known(NODE))
+    """Return the nodes on which no VM starts as virt-handler, or the pod network, does not work, each with the reason."""
+    names = [node.name for node in cluster.known(NODE)]
+    found = ((name, problem(cluster, name) or pod_networks.problem(cluster, name)) for name in names)
     return {name: reason for name, reason in found if reason}
 
 

@@ -1,0 +1,44 @@
+"""A daemon of the pod network that does not work keeps pods off its node; a short pause or another plugin does not."""
+
+import pytest
+
+from tests.healthy.parts import ago, deployment, node
+from tests.incidents_platform.case import unready
+from virt_admit.forecasts.placement import pod_networks, virt_handlers
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+MULTUS = {"app": "multus"}
+
+
+def cluster(labels, *, since, kind="DaemonSet", **changes):
+    daemons = deployment("net", "kube-system", ["n1", "n2"], labels, kind=kind)
+    pods = [each for each in daemons if each["kind"] == "Pod"]
+    broken = unready(pods[1], since=since)
+    broken["metadata"] |= changes
+    found = [node("n1"), node("n2"), pods[0], broken]
+    return Snapshot([Object(each) for each in found], ["*"], time=ago())
+
+
+@pytest.mark.parametrize("labels", [MULTUS, {"k8s-app": "cilium"}, {"app": "ovnkube-node"}, {"app": "kube-ovn-cni"}])
+def test_a_daemon_that_each_new_pod_needs(labels):
+    found = cluster(labels, since=ago(minutes=6))
+
+    assert pod_networks.problem(found, "n1") == ""
+    assert "the pod network on n2 does not work, as pod kube-system/net-" in pod_networks.problem(found, "n2")
+    assert list(virt_handlers.broken(found)) == ["n2"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "changes"),
+    [
+        (MULTUS, {"since": ago(minutes=4)}),
+        ({"k8s-app": "calico-node"}, {"since": ago(hours=4)}),
+        ({"app": "shop"}, {"since": ago(hours=4)}),
+        (MULTUS, {"since": ago(hours=4), "kind": "Deployment"}),
+        (MULTUS, {"since": ago(hours=4), "deletionTimestamp": ago(minutes=1)}),
+    ],
+    ids=["a pause", "a plugin without a server", "another pod", "no DaemonSet", "being replaced"],
+)
+def test_what_keeps_no_pod_off_a_node(labels, changes):
+    assert pod_networks.problem(cluster(labels, **changes), "n2") == ""
