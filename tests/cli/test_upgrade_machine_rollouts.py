@@ -1,11 +1,17 @@
 """``virt-admit upgrade`` with Cluster API: Machines of several namespaces and clusters, and what was not read."""
 
+from datetime import timedelta
+
+import pytest
+
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, vm
 from tests.cli.test_upgrade_progress import CAPI, NOW, cluster, machine, progress
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 
 def deployment(namespace="capi", **fields):
@@ -81,6 +87,55 @@ def test_a_drain_that_ended_in_an_error_of_its_controller_has_not_ended():
     found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), deleted, vm("db", "b"), kubevirt())
 
     assert [(each["phase"], each["waits_for"]) for each in progress(found)["in_flight"]] == [("draining", "shop/db")]
+
+
+def deleted(reason, hook=""):
+    found = machine("m-b", "b", up_to_date=False, deleting=reason)
+    if hook:
+        found.data["metadata"]["annotations"] = {
+            f"pre-drain.delete.hook.machine.cluster.x-k8s.io/{hook}": "storage-team"
+        }
+    return found
+
+
+def waiting(minutes, **spec):
+    """Return a Machine that has waited for its volumes."""
+    found = deleted("WaitingForVolumeDetach")
+    since = clock.stamp(clock.instant(NOW) - timedelta(minutes=minutes))
+    found.data["status"]["deletion"] = {"waitForNodeVolumeDetachStartTime": since}
+    return Object({**found.data, "spec": spec})
+
+
+STUCK = manifest(
+    "storage.k8s.io/v1",
+    "VolumeAttachment",
+    "csi-1",
+    metadata={"deletionTimestamp": NOW},
+    spec={"nodeName": "b", "source": {"persistentVolumeName": "pv-1"}},
+    status={"detachError": {"message": "volume is locked"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        (deleted("DrainingNode"), ""),
+        (deleted("WaitingForPreDrainHook", "move-data"), "removes the pre-drain hook move-data of storage-team"),
+        (waiting(9), ""),
+        (
+            waiting(11),
+            "when the volumes of b are detached (volume is locked): Machine capi/m-b waits for that since 11 min",
+        ),
+        (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
+        (waiting(11, deletion={"nodeVolumeDetachTimeoutSeconds": 60}), ""),
+    ],
+)
+def test_a_deletion_without_a_known_end(own, says):
+    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, vm("db", "b"), kubevirt())
+    result = rehearse(found, Options())
+
+    assert result.possible is (None if says else True)
+    assert says in " ".join(result.unseen)
 
 
 def test_a_paused_deployment_has_no_next_node():

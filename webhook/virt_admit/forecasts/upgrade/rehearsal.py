@@ -14,6 +14,7 @@ from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.placement.candidates import preemption
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
+    machine_waits,
     random_runs,
     reboots,
     rollouts,
@@ -158,14 +159,16 @@ def run(
     drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
     left = [node for node in plan.nodes if node.name in drained]
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
+    by_load = [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
     try:
-        pools = rollouts.pools(driver, cluster, options.max_unavailable, _emptiest_first(plan), begun)
+        pools = rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun)
         pools = assumed_fixes.fixed_pools(pools, fixed)
         found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
+    unseen += machine_waits.unknown(begun, cluster)
     unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
@@ -189,10 +192,6 @@ def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> It
             reason = f"it is {late.phase} since {late.age}, and {options.node_minutes} min were expected"
             remedy = typed("Look at the node and its console", about("describe", node, NODE))
             yield Stop(late.node, reason, remedy, problem_of(ProblemCause.NODE_UPDATE_LATE, node))
-
-
-def _emptiest_first(plan: Plan) -> Sequence[str]:
-    return [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
 
 
 def _unknown(driver: Driver, plan: Plan, left: Iterable[NodePlan], unseen: Sequence[str]) -> Rehearsal:
