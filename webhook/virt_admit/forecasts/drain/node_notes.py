@@ -46,7 +46,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
-    yield from _not_asked(node, cluster)
+    yield from not_asked(node, cluster)
     yield from _shut_down_instead(node, cluster)
     yield from _not_detached(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
@@ -81,7 +81,7 @@ def _hanging(found: Object) -> Iterator[str]:
     yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
 
 
-def _not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
+def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that Harvester empties a node whose VMs nothing asks to leave.
 
     Its pre-drain job taints the node, and waits for the VMs (harvester/harvester:package/upgrade/upgrade_node.sh).

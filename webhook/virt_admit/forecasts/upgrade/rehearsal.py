@@ -14,7 +14,7 @@ from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.placement.candidates import preemption
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
-    machine_waits,
+    drain_waits,
     random_runs,
     reboots,
     rollouts,
@@ -168,7 +168,7 @@ def run(
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
-    unseen += machine_waits.unknown(begun, cluster)
+    unseen += drain_waits.unknown(begun, cluster)
     unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))

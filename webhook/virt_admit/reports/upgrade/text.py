@@ -144,14 +144,12 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     if not result.vms:
         return
     moves = Counter(vm.moves for vm in result.vms)
-    before = (
-        "" if result.possible else " before it stops" if result.possible is False else " as far as can be determined"
-    )
-    if set(moves) == {0}:
-        yield f"{count(len(result.vms), 'VM')}: none moves{before}"
-    else:
+    before = " before it stops" if result.possible is False else ""
+    if set(moves) != {0}:
         counted = ", ".join(f"{number} with {count(times, 'move')}" for times, number in sorted(moves.items()))
         yield f"{count(len(result.vms), 'VM')}{before}: {counted}"
+    elif result.possible is not None:  # else no run says it
+        yield f"{count(len(result.vms), 'VM')}: none moves{before}"
     often = [f"{vm.namespace}/{vm.name} ({vm.moves})" for vm in result.vms if vm.moves > 1]
     if often:
         yield f"  more than once: {names(often)}"
