@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -30,7 +30,7 @@ READS: Final[Reads] = {
 
 def stuck(node: str, cluster: Cluster) -> Sequence[Object]:
     """Return the attachments of a node that are being deleted and fail to, in the order of their volumes."""
-    return cluster.cached(_stuck).get(node, ())
+    return entry(cluster, _stuck, node) or ()
 
 
 def volume(attachment: Object) -> str:
@@ -54,7 +54,7 @@ def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         if found is None or not name:
             continue
         modes = {mode.text for mode in found.at("spec", "accessModes").items()}
-        for attachment in cluster.cached(_by_volume).get(name, ()):
+        for attachment in entry(cluster, _by_volume, name) or ():
             here = attachment.at("spec", "nodeName").text == node
             error = detach_error(attachment) if here or modes == {"ReadWriteOnce"} else ""
             if error:
