@@ -3,7 +3,7 @@
 import pytest
 
 from tests.forecasts.drain.test_vm_states import LAUNCHER, MIGRATES, row
-from tests.forecasts.drain.vm_motion import cluster, node, vmi
+from tests.forecasts.drain.vm_motion import ago, cluster, node, vmi
 from virt_admit.cli.commands.drain import render
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import forecast
@@ -48,6 +48,20 @@ def test_a_drain_by_hand_migrates_and_a_note_names_what_maintenance_mode_does():
 
     assert row(snapshot).outcome == MIGRATES
     assert f"maintenance mode of this node shuts shop/db down instead, as the label {LABEL} asks" in report
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "minutes", "said"), [(False, 0, True), (True, 59, False), (True, 61, True)], ids=str
+)
+def test_a_request_that_is_left_cordons_its_node_again(cordoned, minutes, said):
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": ago(60 * minutes)}
+    spec = {"unschedulable": True, "taints": [taint]} if cordoned else {}
+    found = node("a", **spec)
+    marks = {"annotations": {"harvesterhci.io/drain-requested": "true"}}
+    there = Object({**found.data, "metadata": {**found.data["metadata"], **marks}})
+    report = render(drain_plan.plan(cluster(there, vmi(), LAUNCHER), "a"), "text")
+
+    assert ("kubectl annotate node a harvesterhci.io/drain-requested-" in report) is said
 
 
 def test_a_node_that_cannot_be_read_leaves_it_open():

@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import count, cut, names
-from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, updaters
+from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import machine_drain, maintenance
 
@@ -48,6 +48,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
                 yield from _hanging(found)
     yield from not_asked(node, cluster)
     yield from _shut_down_instead(node, cluster)
+    yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
@@ -111,6 +112,24 @@ def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:
             f"Harvester's maintenance mode of this node shuts {names(shut, 120)} down instead, as the label "
             f"{harvester_maintenance.LABEL} asks."
         )
+
+
+def _left_in_maintenance(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that Harvester cordons a node again and again: to uncordon it does not end its maintenance mode."""
+    if not node.annotation(maintenance_updates.REQUESTED).present:
+        return
+    current, since = clock.now(cluster), node_phases.cordoned_since(node)
+    cordoned = node.at("spec", "unschedulable").boolean
+    if not cordoned or (current is not None and since is not None and current - since > _MAINTAINED):
+        command = shell("kubectl", "annotate", "node", argument(node.name), f"{maintenance_updates.REQUESTED}-")
+        yield (
+            f"Harvester cordons this node again and again while it has the annotation {maintenance_updates.REQUESTED}. Disable "
+            f"its maintenance mode in Harvester. Where that cannot be reached: {command}"
+        )
+
+
+_MAINTAINED: Final = timedelta(hours=1)
+"""Harvester removes the annotation when the drain has ended, so it stays where a drain does not end."""
 
 
 def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
