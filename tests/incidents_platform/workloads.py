@@ -63,6 +63,7 @@ def multus_that_does_not_answer() -> Incident:
         if each["kind"] == "Pod" and each["spec"]["nodeName"] != "n1":
             each.update(unready(each))
             state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}
+            each["spec"]["containers"][0]["image"] = "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.0-thick"
             each["status"]["containerStatuses"] = [{"name": "main", "state": state}]
     says = ("no node that could take it is ready: n2, n3 (the pod network on n2 does not work", "CrashLoopBackOff")
     return Incident(

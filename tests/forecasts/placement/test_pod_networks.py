@@ -11,11 +11,12 @@ from virt_admit.model.kubernetes.objects import Object
 MULTUS = {"app": "multus"}
 
 
-def cluster(labels, *, since, kind="DaemonSet", **changes):
-    daemons = deployment("net", "kube-system", ["n1", "n2"], labels, kind=kind)
+def cluster(labels, *, since, kind="DaemonSet", image="multus-cni:v4.2-thick", namespace="kube-system", **changes):
+    daemons = deployment("net", namespace, ["n1", "n2"], labels, kind=kind)
     pods = [each for each in daemons if each["kind"] == "Pod"]
     broken = unready(pods[1], since=since)
     broken["metadata"] |= changes
+    broken["spec"]["containers"][0]["image"] = image
     found = [node("n1"), node("n2"), pods[0], broken]
     return Snapshot([Object(each) for each in found], ["*"], time=ago())
 
@@ -34,11 +35,20 @@ def test_a_daemon_that_each_new_pod_needs(labels):
     [
         (MULTUS, {"since": ago(minutes=4)}),
         ({"k8s-app": "calico-node"}, {"since": ago(hours=4)}),
+        (MULTUS, {"since": ago(hours=4), "image": "multus-cni:v4.2"}),
         ({"app": "shop"}, {"since": ago(hours=4)}),
         (MULTUS, {"since": ago(hours=4), "kind": "Deployment"}),
         (MULTUS, {"since": ago(hours=4), "deletionTimestamp": ago(minutes=1)}),
     ],
-    ids=["a pause", "a plugin without a server", "another pod", "no DaemonSet", "being replaced"],
+    ids=["a pause", "a plugin without a server", "the thin multus", "another pod", "no DaemonSet", "being replaced"],
 )
 def test_what_keeps_no_pod_off_a_node(labels, changes):
     assert pod_networks.problem(cluster(labels, **changes), "n2") == ""
+
+
+def test_the_multus_of_openshift_has_a_server():
+    found = cluster(
+        MULTUS, since=ago(hours=1), image="quay.io/openshift-release-dev@sha256:0", namespace="openshift-multus"
+    )
+
+    assert "as pod openshift-multus/net-" in pod_networks.problem(found, "n2")

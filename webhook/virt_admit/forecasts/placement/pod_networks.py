@@ -19,21 +19,21 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = union(pod_starts.READS, {POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS)})
+READS: Final[Reads] = union(
+    pod_starts.READS, {POD: ("metadata.labels", "spec.containers.image", "spec.nodeName", "status.phase", *CONDITIONS)}
+)
 
 BROKEN: Final = "the pod network on "
 """How each reason begins."""
 _DAEMONS: Final = frozenset(
     (
-        ("app", "multus"),
-        ("app", "rke2-multus"),
-        ("name", "multus"),
         ("k8s-app", "cilium"),
         ("app", "ovnkube-node"),
         ("app", "kube-ovn-cni"),
     )
 )
-"""The labels of these pods in the manifests and charts of the projects, of RKE2 and of OpenShift."""
+"""The labels of these pods in the manifests and charts of the projects and of OpenShift."""
+_MULTUS: Final = ("app", "multus")
 _PATIENCE: Final = timedelta(minutes=5)
 """A restart or an update of the daemon takes less."""
 
@@ -58,7 +58,15 @@ def _daemon(pod: Object) -> Object | None:
     owner = pod.controller
     owned = owner is not None and owner["kind"].text == "DaemonSet"
     ended = pod.deleted or pod.at("status", "phase").text in FINISHED
-    return pod if owned and not ended and not _DAEMONS.isdisjoint(pod.labels.items()) else None
+    labels = pod.labels.items()
+    needed = not _DAEMONS.isdisjoint(labels) or (_MULTUS in labels and _is_thick(pod))
+    return pod if owned and not ended and needed else None
+
+
+def _is_thick(pod: Object) -> bool:
+    """Return whether this multus is the plugin with a server: the thin one goes on when its pod has failed."""
+    images = (container["image"].text or "" for container in pod.at("spec", "containers").items())
+    return pod.namespace == "openshift-multus" or any("thick" in image for image in images)
 
 
 def _has_failed(pod: Object, cluster: Cluster) -> bool:

@@ -26,7 +26,7 @@ READS: Final[Reads] = union(
         POD: (
             "metadata.creationTimestamp",
             "spec.nodeName",
-            "spec.volumes",
+            "spec.volumes.persistentVolumeClaim.claimName",
             *(f"status.{kind}.state.waiting" for kind in _STATUSES),
         )
     },
