@@ -26,6 +26,8 @@ READS: Final[Reads] = {
     PVC: ("spec.accessModes", "spec.volumeName"),
 }
 """The fields that say it."""
+_ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
+"""Access modes of a volume that has to leave its node before another one can have it."""
 
 
 def stuck(node: str, cluster: Cluster) -> Sequence[Object]:
@@ -56,7 +58,7 @@ def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         modes = {mode.text for mode in found.at("spec", "accessModes").items()}
         for attachment in entry(cluster, _by_volume, name) or ():
             here = attachment.at("spec", "nodeName").text == node
-            error = detach_error(attachment) if here or modes == {"ReadWriteOnce"} else ""
+            error = detach_error(attachment) if here or (modes and modes <= _ONE_NODE) else ""
             if error:
                 where = attachment.at("spec", "nodeName").text
                 return f"volume {name} of claim {claim} cannot be detached from {where}: {error}"
