@@ -11,6 +11,8 @@ import jsonschema
 import yaml
 
 from tests.paths import DOCS, RULE_FOLDER
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Rule
 from virt_admit.rules import Rules
 
@@ -40,7 +42,9 @@ def problems(rules: Rules, folder: Path = RULE_FOLDER) -> Iterator[str]:
         if name not in rules.by_id:
             yield f"{_place(file)}: there is no rule {name}. Write {file.stem}.py next to it, or delete the file"
         else:
-            yield from (f"{_place(file)}: {problem}" for problem in _problems(_parse(file)))
+            parsed = _parse(file)
+            found = list(_problems(parsed)) or list(_without_a_case(rules.by_id[name], parsed))
+            yield from (f"{_place(file)}: {problem}" for problem in found)
 
 
 def case_file(rule: Rule) -> str:
@@ -65,6 +69,14 @@ def _problems(cases: Any) -> Iterator[str]:
         return
     for error in _VALIDATOR.iter_errors(cases):
         yield _describe(error, cases)
+
+
+def _without_a_case(rule: Rule, cases: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the kinds that a rule judges and that no case has: a path may be right for one kind alone."""
+    judged = {found.kind for case in cases if (found := kinds.of(Object(case["object"]))) is not None}
+    for kind in dict.fromkeys(kind.kind for kind in rule.kinds):
+        if kind not in judged:
+            yield f"no case with a {kind}. Write one for each kind that the rule judges"
 
 
 def _describe(error: jsonschema.ValidationError, cases: list[Any]) -> str:

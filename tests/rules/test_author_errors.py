@@ -23,6 +23,7 @@ PAGE = '"""A synthetic rule.\n\n**Why.** To see the message.\n\n**Fix.** Nothing
 IMPORTS = "from virt_admit.rule import VM, Action, Context, Findings, Object, rule\n"
 CHECK = "def check(obj: Object, context: Context) -> Findings:\n    yield from ()\n"
 OPTIONS = "kinds=(VM,), action=Action.WARN"
+VM_OBJECT = "{apiVersion: kubevirt.io/v1, kind: VirtualMachine}"
 
 
 def source(options: str = OPTIONS) -> str:
@@ -117,9 +118,20 @@ def test_a_rule_file_that_is_not_valid(load: Any, files: dict[str, str], message
 def test_a_family_row_without_cases(load: Any, tmp_path: Path) -> None:
     found = load(families__numbers=table('"vm-a"', '"vm-b"'))
     (tmp_path / "vm").mkdir()
-    (tmp_path / "vm" / "vm_a.yaml").write_text("- {name: a, object: {}, finds: [spec]}\n- {name: b, object: {}}\n")
+    (tmp_path / "vm" / "vm_a.yaml").write_text(
+        f"- {{name: a, object: {VM_OBJECT}, finds: [spec]}}\n- {{name: b, object: {VM_OBJECT}}}"
+    )
     assert list(cases.problems(found, tmp_path)) == [
         "rules/families/numbers.py: no cases of vm-b. Write rules/vm/vm_b.yaml, one case with a finding and one without"
+    ]
+
+
+def test_a_kind_without_a_case(load: Any, tmp_path: Path) -> None:
+    found = load(families__numbers=table('"vm-a"'))
+    (tmp_path / "vm").mkdir()
+    (tmp_path / "vm" / "vm_a.yaml").write_text("- {name: a, object: {}, finds: [spec]}\n- {name: b, object: {}}")
+    assert list(cases.problems(found, tmp_path)) == [
+        "rules/vm/vm_a.yaml: no case with a VirtualMachine. Write one for each kind that the rule judges"
     ]
 
 

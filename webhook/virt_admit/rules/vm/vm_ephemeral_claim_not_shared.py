@@ -20,6 +20,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     Unseen,
+    first_that_fits,
     problem_of,
     rule,
     show,
@@ -60,9 +61,11 @@ def _not_shared(claim: Field, obj: Object, context: Context) -> Findings:
         yield unseen
         return
     if not access.shared and "ReadOnlyMany" not in access.modes:
-        yield Finding(
+        what = f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}"
+        message = first_that_fits(
             claim.path,
-            f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}, so no other node can mount it and a drain "
-            "hangs. Make it ReadOnlyMany or ReadWriteMany.",
-            problem=problem_of("DisksNotLiveMigratable", obj),
+            check.id,
+            f"{what}, so no other node can mount it and a drain hangs. Make it ReadOnlyMany or ReadWriteMany.",
+            f"{what}, so a drain hangs. Make it ReadOnlyMany or ReadWriteMany.",
         )
+        yield Finding(claim.path, message, problem=problem_of("DisksNotLiveMigratable", obj))
