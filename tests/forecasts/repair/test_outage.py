@@ -64,3 +64,39 @@ def test_a_disk_that_only_the_lost_node_reaches():
     plan = plan_for(*workers("a", "b", "c"), TEMPLATE, *objects)
     assert {step.id for step in plan.steps} == {"health-check:virt-admit-workers", "copy:shop/db"}
     assert plan.reaches
+
+
+def health_check(limit: Mapping[str, object], **spec: object) -> Object:
+    reference = {"apiVersion": TEMPLATE.api_version, "kind": TEMPLATE.kind, "name": "automatic", "namespace": "medik8s"}
+    return manifest(
+        "remediation.medik8s.io/v1alpha1",
+        "NodeHealthCheck",
+        "workers",
+        "",
+        spec={"selector": {"matchLabels": WORKER}, "remediationTemplate": reference, **limit, **spec},
+    )
+
+
+def test_a_health_check_that_is_paused():
+    plan = plan_for(
+        *workers("a", "b", "c"), TEMPLATE, health_check({"minHealthy": "51%"}, pauseRequests=["upgrade"]), vm()
+    )
+    (step,) = plan.steps
+    assert (step.id, step.changes[0].edits[0].path) == ("health-check:workers", ("spec", "pauseRequests"))
+    assert plan.reaches
+
+
+def test_a_health_check_whose_limit_forbids_the_loss_of_one_node():
+    plan = plan_for(*workers("a", "b", "c"), TEMPLATE, health_check({"minHealthy": "100%"}), vm())
+    (step,) = plan.steps
+    assert step.changes[0].edits[0] == (("spec", "minHealthy"), 2)
+    assert plan.reaches
+
+
+def test_a_conflict_of_two_kinds_of_health_checks_is_a_decision():
+    other = manifest(
+        "machine.openshift.io/v1beta1", "MachineHealthCheck", "gpu", "openshift-machine-api", spec={"selector": {}}
+    )
+    plan = plan_for(*workers("a", "b", "c"), TEMPLATE, health_check({"minHealthy": "51%"}), other, vm())
+    assert plan.steps == ()
+    assert "use one kind of health check" in plan.remaining[0].why

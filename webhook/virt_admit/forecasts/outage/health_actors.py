@@ -19,12 +19,14 @@ from virt_admit.forecasts.remediation import first_remediator as first_remediato
 from virt_admit.forecasts.remediation import (
     inactive_reasons,
     outside_checks,
+    reactivation,
     remediation_steps,
     timeline,
     unhealthy_objects,
 )
 from virt_admit.forecasts.remediation.coverage import CHECKS
 from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator
+from virt_admit.forecasts.remediation.reactivation import Reactivation
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
 from virt_admit.model.commands import argument, shell
@@ -57,7 +59,9 @@ class Actor:
     unseen: tuple[str, ...] = ()
     """What could not be read, so that it may refuse, or may act after all."""
     remedy: str = ""
-    """What makes it act, if that is not the check itself."""
+    """What makes it act; empty: that is not known."""
+    reactivation: Reactivation | None = None
+    """What makes it act, if the check itself is changed."""
 
     @property
     def at(self) -> Seconds | None:
@@ -190,8 +194,11 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     freed = refuses or _freed(view, course, node, loss)
     unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen)))
     if isinstance(freed, str):
+        again = reactivation.reactivation(view.watch, view.budget, node, _down(view, loss), loss.cluster)
         remedy = machine_replacement.remedy(_machine_of(view, node, loss.cluster), loss)
-        return Actor(node, view.title, remediator, refuses=freed, unseen=unseen, remedy=remedy)
+        if again and not remedy:
+            remedy = again.remedy
+        return Actor(node, view.title, remediator, refuses=freed, unseen=unseen, remedy=remedy, reactivation=again)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = [detection(loss), Part("waited", wait, wait)]
     if view.cooldown.high != 0:
@@ -220,8 +227,7 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
         return view.idle, ()
     if node in view.refused:
         return view.refused[node], ()
-    lost = {obj.name for name, obj in view.nodes.items() if name in loss.lost}
-    down = len(view.unhealthy | lost)
+    down = _down(view, loss)
     limited = view.budget.refuses(down)
     if limited:
         return limited, view.unread if view.budget.least > 1 else ()
@@ -230,6 +236,11 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
         unseen = (*unseen, f"how many nodes {view.title} selects")
     refuses, unread = _control_plane(view, node, loss)
     return refuses, (*unseen, *unread)
+
+
+def _down(view: _Watch, loss: Loss) -> int:
+    """Return how many objects of a check are unhealthy after the loss."""
+    return len(view.unhealthy | {obj.name for name, obj in view.nodes.items() if name in loss.lost})
 
 
 def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, FAR_TEMPLATE, MHC, NHC, NODE, SNR_TEMPLATE
+from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, NODE, SNR_TEMPLATE
 
 _NAME: Final = "virt-admit-workers"
 _PHASE: Final = ("get", NHC.resource, _NAME, "-o=jsonpath={.status.phase}")
@@ -29,8 +29,6 @@ _WORKER: Final = "node-role.kubernetes.io/worker"
 
 def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Return the step that makes a health check for worker nodes, or why that is not the repair."""
-    if any(cluster.known(kind) for kind in (NHC, MHC, CAPI_MHC)):
-        return problem.remedy
     templates = [obj for kind in (SNR_TEMPLATE, FAR_TEMPLATE) for obj in cluster.known(kind)]
     if not templates:
         return "no health check and no remediation template exist: install an operator for health checks first"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
 from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
-from virt_admit.forecasts.repair.causes import added_health_check
+from virt_admit.forecasts.repair.causes import reactivated_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
@@ -313,7 +313,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.NO_MIGRATION: _migration_limits,
     ProblemCause.BUDGET: _replica,
     **dict.fromkeys(found_problems.POOL, _unpause),
-    surviving.NO_HEALTH_CHECK: added_health_check.step,
+    surviving.NO_HEALTH_CHECK: reactivated_health_check.step,
 }
 
 

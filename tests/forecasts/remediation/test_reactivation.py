@@ -1,0 +1,89 @@
+"""What makes a health check act that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.repair.broken_clusters import cluster, node
+from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.forecasts.remediation.reactivation import FieldChange, Reactivation, reactivation
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import check_scope, health_checks
+from virt_admit.model.remediation.check_scope import WatchedNodes
+
+WORKER = {"node-role.kubernetes.io/worker": ""}
+EXCLUDED = {"remediation.medik8s.io/exclude-from-remediation": "true"}
+TEMPLATE = {
+    "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+    "kind": "SelfNodeRemediationTemplate",
+}
+READY_UNKNOWN = [{"type": "Ready", "status": "Unknown", "duration": "300s"}]
+
+
+def asked(spec: Mapping[str, Any], *objects: Object, down: int = 1, **labels: str) -> Reactivation | None:
+    """Ask about node a of three that a NodeHealthCheck selects."""
+    check = manifest(
+        "remediation.medik8s.io/v1alpha1",
+        "NodeHealthCheck",
+        "workers",
+        "",
+        spec={"selector": {"matchLabels": WORKER}, "unhealthyConditions": READY_UNKNOWN, **spec},
+    )
+    nodes = (node("a", {**WORKER, **labels}), node("b", WORKER), node("c", WORKER))
+    found = cluster(check, *nodes, *objects, nodes=())
+    view = health_checks.view(check)
+    watch = WatchedNodes(view, check_scope.selected_by(view, found))
+    return reactivation(watch, remediation_steps.budget(view, watch.selection), "a", down, found)
+
+
+@pytest.mark.parametrize(
+    ("spec", "down", "change"),
+    [
+        ({"pauseRequests": ["upgrade"]}, 1, FieldChange(("spec", "pauseRequests"), None)),
+        ({"minHealthy": "100%"}, 1, FieldChange(("spec", "minHealthy"), 2)),
+        ({"minHealthy": 3}, 2, FieldChange(("spec", "minHealthy"), 1)),
+        ({"maxUnhealthy": 0}, 1, FieldChange(("spec", "maxUnhealthy"), 1)),
+        ({"maxUnhealthy": "33%"}, 2, FieldChange(("spec", "maxUnhealthy"), 2)),
+    ],
+)
+def test_a_field_is_changed(spec, down, change):
+    found = asked(spec, down=down)
+    assert found is not None
+    assert found.changes == (change,)
+    assert found.command.startswith("kubectl patch nodehealthcheck workers --type=merge")
+
+
+def test_a_limit_never_lets_a_check_act_on_all_nodes_at_once():
+    found = asked({"minHealthy": "51%"}, down=3)
+    assert found is not None
+    assert (found.changes, found.words) == (
+        (),
+        "let NodeHealthCheck workers select more than 3 nodes, with a limit of 3",
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "words"),
+    [
+        (
+            {"remediationTemplate": {**TEMPLATE, "name": "x", "namespace": "medik8s"}},
+            {},
+            "or name a template that exists",
+        ),
+        ({"unhealthyConditions": [{"type": "Ready", "status": "False", "duration": "300s"}]}, {}, "Ready=Unknown"),
+        ({}, EXCLUDED, "remove the label remediation.medik8s.io/exclude-from-remediation from a"),
+    ],
+)
+def test_an_administrator_decides(spec, labels, words):
+    found = asked({"minHealthy": 1, **spec}, **labels)
+    assert found is not None
+    assert words in found.remedy
+    assert found.changes == ()
+
+
+def test_a_check_that_acts_needs_no_change():
+    assert asked({"minHealthy": "51%"}) is None

@@ -1,0 +1,151 @@
+"""What makes a health check act that does nothing: a change of its own fields where one does it, else words.
+
+Sources: medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile;
+openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#Reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation.remediation_steps import Budget
+from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.int_or_percent import LimitKind
+from virt_admit.model.messages import names
+from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation.check_scope import WatchedNodes
+from virt_admit.model.remediation.health_checks import HealthCheck
+
+
+class FieldChange(NamedTuple):
+    """A new value of a field of the health check; None removes the field."""
+
+    path: tuple[str, ...]
+    value: int | None
+
+
+class Reactivation(NamedTuple):
+    """What makes a health check act."""
+
+    check: HealthCheck
+    words: str
+    """An imperative, without the command."""
+    command: str = ""
+    changes: tuple[FieldChange, ...] = ()
+    """Empty: an administrator decides what to change."""
+    risk: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """The imperative, with the command that does it."""
+        return typed(self.words, self.command)
+
+
+def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, cluster: Cluster) -> Reactivation | None:
+    """Return what makes a check act on a node while ``down`` of its objects are unhealthy. None: nothing that is known.
+
+    The reasons come in the order in which the forecast names them, so the answer belongs to the first of them.
+    """
+    found = (*_lasting(watch, cluster), *_limited(watch, budget, down), *_unwatched(watch, node))
+    return next(iter(found), None)
+
+
+def _lasting(watch: WatchedNodes, cluster: Cluster) -> Iterator[Reactivation]:
+    check, title = watch.check, _title(watch)
+    if check.selector.errors:
+        yield Reactivation(check, f"repair the selector of {title}", about("edit", check.obj, check.kind))
+    if check.kind is not kinds.NHC and check.paused.present:
+        yield _changed(watch, f"let {title} act again", (*_ANNOTATIONS, health_checks.PAUSED), None, _PAUSED)
+    if check.kind is kinds.NHC:
+        if any(True for _ in check.obj.at("spec", "pauseRequests").items()):
+            yield _changed(watch, f"let {title} act again", ("spec", "pauseRequests"), None, _PAUSED)
+        yield from _conflict(check, cluster)
+    for step in remediation_steps.steps(check):
+        yield from _template(step, check, cluster)
+    stops = inactive_reasons.stopped_cluster(check, cluster) if check.kind is kinds.CAPI_MHC else ()
+    if any(isinstance(each, str) for each in stops):
+        describe = kubectl("describe", kinds.CAPI_CLUSTER, check.cluster_name or "", check.obj.namespace)
+        yield Reactivation(check, "repair or unpause its Cluster", describe)
+
+
+_ANNOTATIONS: Final = ("metadata", "annotations")
+_PAUSED: Final = "it was paused for a reason: ask who did it"
+
+
+def _conflict(check: HealthCheck, cluster: Cluster) -> Iterator[Reactivation]:
+    """Yield how to end the conflict of the two kinds of checks. Which of them goes is a decision."""
+    try:
+        conflicts = remediation_steps.conflicting(cluster)
+    except Unseen:
+        return
+    if conflicts:
+        first = conflicts[0]
+        others = f"MachineHealthCheck {names(mhc.full_name for mhc in conflicts)}"
+        yield Reactivation(
+            check,
+            f"use one kind of health check: let a NodeHealthCheck select the nodes of {others} as well, then remove the latter",
+            about("get", first, kinds.MHC, "-o", "yaml"),
+        )
+
+
+def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster) -> Iterator[Reactivation]:
+    try:
+        template = step.template(cluster)
+    except Unseen:
+        return
+    if template is None:
+        yield Reactivation(check, f"create {step.title}, or name a template that exists")
+    elif not template.at("spec", "template").is_map:
+        yield Reactivation(check, f"give {step.title} a spec.template")
+    elif step.kind is kinds.METAL3_TEMPLATE and step.namespace != inactive_reasons.METAL3_NAMESPACE:
+        yield Reactivation(check, f"move {step.title} to the namespace {inactive_reasons.METAL3_NAMESPACE}")
+
+
+def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactivation]:
+    """Yield the limit that lets the check act. One that lets it act on all objects at once is none."""
+    check = watch.check
+    if not budget.refuses(down):
+        return
+    if check.range.present or down < budget.least:
+        yield Reactivation(
+            check, f"widen {budget.limit} of {_title(watch)} to include {down}", about("edit", check.obj, check.kind)
+        )
+    elif budget.total is None:
+        yield Reactivation(check, f"raise the limit of {_title(watch)}", about("edit", check.obj, check.kind))
+    elif down < budget.total:
+        healthy = check.limit_of is LimitKind.NODE_MIN_HEALTHY
+        value = budget.total - down if healthy else down
+        words = f"set {check.limit.path[-1]} of {_title(watch)} to {value}, so that it acts when {down} are unhealthy"
+        risk = f"a fault that only makes {down} nodes look lost remediates all of them"
+        yield _changed(watch, words, tuple(map(str, check.limit.path)), value, risk)
+    else:
+        yield Reactivation(check, f"let {_title(watch)} select more than {down} nodes, with a limit of {down}")
+
+
+def _unwatched(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:
+    """Yield how a check notices a node that stops reporting."""
+    check = watch.check
+    if timeline.patience(check) is None:
+        words = f"list the condition Ready=Unknown in {_title(watch)}, with {check.time_key} {check.usual_time}"
+        yield Reactivation(check, words, about("edit", check.obj, check.kind))
+    labels = next((each.labels for each in watch.selection.objects if each.name == node), {})
+    if check.kind is kinds.NHC and labels.get(unhealthy_objects.EXCLUDED) == "true":
+        command = shell("kubectl", "label", "node", argument(node), f"{unhealthy_objects.EXCLUDED}-")
+        yield Reactivation(check, f"remove the label {unhealthy_objects.EXCLUDED} from {node}", command)
+
+
+def _changed(watch: WatchedNodes, words: str, path: tuple[str, ...], value: int | None, risk: str) -> Reactivation:
+    obj = watch.check.obj
+    data: Any = value
+    for step in reversed(path):
+        data = {step: data}
+    command = merge_patch(watch.check.kind, obj.name, obj.namespace, data)
+    return Reactivation(watch.check, words, command, (FieldChange(path, value),), risk)
+
+
+def _title(watch: WatchedNodes) -> str:
+    return f"{watch.check.obj.kind} {watch.check.obj.name}"

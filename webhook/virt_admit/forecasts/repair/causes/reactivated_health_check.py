@@ -1,0 +1,53 @@
+"""A health check that refuses to act after the loss of a node: the change of its fields that lets it act."""
+
+from __future__ import annotations
+
+from virt_admit.forecasts.outage import health_actors
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.remediation.coverage import CHECKS
+from virt_admit.forecasts.remediation.reactivation import Reactivation
+from virt_admit.forecasts.repair import queries
+from virt_admit.forecasts.repair.causes import added_health_check
+from virt_admit.forecasts.repair.repair_plan import (
+    REMOVED,
+    Command,
+    Cost,
+    CostClass,
+    FieldEdit,
+    ObjectChange,
+    ObjectRef,
+    PlanStage,
+    RepairStep,
+    RootProblem,
+    TakesEffect,
+)
+from virt_admit.model.kubernetes.cluster import Cluster
+
+
+def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
+    """Return the step that lets a health check act for a node, or why there is none.
+
+    Where no health check exists, one is added.
+    """
+    if not any(cluster.known(kind) for kind in CHECKS):
+        return added_health_check.step(problem, cluster)
+    (node,) = problem.nodes
+    actors = health_actors.coverage(node, Loss((node,), cluster)).actors
+    changed = [found for actor in actors if (found := actor.reactivation) is not None and found.changes]
+    return _step(changed[0]) if changed else problem.remedy
+
+
+def _step(found: Reactivation) -> RepairStep:
+    subject = ObjectRef.of(found.check.kind, found.check.obj)
+    edits = tuple(FieldEdit(path, REMOVED if value is None else value) for path, value in found.changes)
+    return RepairStep(
+        id=f"health-check:{subject.full_name}",
+        stage=PlanStage.SETTINGS,
+        title=found.words,
+        subject=subject,
+        cost=Cost(CostClass.DECISION),
+        takes_effect=TakesEffect.AT_ONCE,
+        changes=(ObjectChange(subject, Command.PATCH, edits),),
+        verify=(queries.check("the health check has the new values", subject, edits),),
+        risk=found.risk,
+    )
