@@ -42,7 +42,7 @@ def check(node: Object, context: Context) -> Findings:
     if returning and not doubts:
         why = cut(f" ({covered.idle[0][0]}: {covered.idle[0][1]}", 80) + ")" if covered.idle else ""
         vms = count(len(returning), "VM")
-        remedy = "Let that check act, or select the node in another." if why else "Select it in a NodeHealthCheck."
+        remedy = "Let it act, or use another check." if why else "Select it in a NodeHealthCheck."
         yield Finding(
             node.metadata["name"].path,
             f"no health check can act on this node{why}, so {vms} would not restart after its loss. {remedy}",

@@ -7,6 +7,7 @@ pkg/instancetype/preference/apply.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
@@ -245,6 +246,30 @@ _INSTANCETYPE: Final = _Matcher("instance type", "instancetypeRef", INSTANCETYPE
 _PREFERENCE: Final = _Matcher("preference", "preferenceRef", PREFERENCE, CLUSTER_PREFERENCE)
 
 
+def absent(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str] | Unseen]:
+    """Yield the field and the words of the instance type and the preference that an object names and that do not exist.
+
+    A VM that has started keeps a copy of both, which KubeVirt uses from then on.
+    """
+    for key, matcher in (("instancetype", _INSTANCETYPE), ("preference", _PREFERENCE)):
+        named = vms.vm_spec(obj)[key]
+        name = named["name"].text or ""
+        kind = _kind(named["kind"].text or "", matcher)
+        if not name or kind is None or named["revisionName"].text or _used(obj, matcher):
+            continue
+        try:
+            if cluster.get(kind, vms.namespace_of(obj), name) is None:
+                yield named["name"].path, f"{matcher.word} {show(name)}"
+        except Unseen as unseen:
+            yield unseen
+
+
+def _used(obj: Object, matcher: _Matcher) -> str:
+    """Return the name of the copy that KubeVirt uses since the first start of a VM; empty: there is none."""
+    named = obj.at("status", matcher.status, "controllerRevisionRef", "name").text
+    return named or "" if kinds.of(obj) is VM else ""
+
+
 def _find(obj: Object, named: Field, matcher: _Matcher, cluster: Cluster) -> tuple[Inherited | None, str]:
     """Return the instance type or preference of the object, or else what could not be read of it."""
     if not named.present:
@@ -263,7 +288,7 @@ def _spec(obj: Object, named: Field, name: str, matcher: _Matcher, cluster: Clus
         return _readable(_revision(obj, revision, cluster).at("data", "spec"), f"{matcher.word} {revision}")
     if not name:
         raise Unseen(f"{matcher.word} {named.path}")
-    used = obj.at("status", matcher.status, "controllerRevisionRef", "name").text if kinds.of(obj) is VM else None
+    used = _used(obj, matcher)
     if used:
         stored = _revision(obj, used, cluster)
         if stored.labels.get(REVISION_OF) == name:  # find/revision.go#Find ignores a revision without the label
