@@ -8,7 +8,8 @@ from typing import Final
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import duration
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, no_target
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -20,8 +21,11 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem
 
 
-def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
+def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
+    if leader := no_target.leader(vmi, target, cluster):
+        reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
+        return Problem(reason, "wait until that pod runs elsewhere: the VM then follows it if there is room")
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":

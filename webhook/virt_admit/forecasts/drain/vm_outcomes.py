@@ -250,7 +250,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
-    doubt = migration_doubts.doubt(vmi, cluster)
+    doubt = migration_doubts.doubt(vmi, find(True), cluster)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
@@ -311,7 +311,7 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
     return (
         lambda: ending_namespaces.problem(vmi, cluster),
         lambda: cluster.cached(parallel_migrations.none_starts),
-        lambda: no_target.reason(find(True), cluster, moves=True),
+        lambda: no_target.unless_it_follows(vmi, find(True), cluster),
         lambda: quotas.refusal(vmi, cluster),
     )
 

@@ -219,17 +219,24 @@ def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
 
 
 def requests(vmi: Object, cluster: Cluster) -> Resources:
-    """Return what the launcher pod of a VMI requests: the running pod, else as KubeVirt computes."""
+    """Return what the next launcher pod of a VMI requests: what the running one does, else as KubeVirt computes.
+
+    After a hotplug the next pod is larger than the running one.
+    """
     running = launchers(cluster).on_node(vmi)
-    if running is not None:
-        return pod_requests(running["spec"], running["status"])
-    return launcher_resources.pod(expand(vmi, cluster), cluster).requests
+    if running is None:
+        return launcher_resources.pod(expand(vmi, cluster), cluster).requests
+    found = pod_requests(running["spec"], running["status"])
+    if not vmis.is_resized(vmi):
+        return found
+    larger = launcher_resources.pod(expand(vmi, cluster), cluster).requests
+    return {name: max(found.get(name, 0), larger.get(name, 0)) for name in {**found, **larger}}
 
 
 def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
     """Return the size of a second launcher pod of a VMI: of the running pod, else as KubeVirt computes."""
     running = launchers(cluster).on_node(vmi)
-    if running is not None:
+    if running is not None and not vmis.is_resized(vmi):
         return pod_size.read(running["spec"])
     return launcher_resources.pod(expand(vmi, cluster), cluster)
 
@@ -237,7 +244,7 @@ def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
 def unseen_size(vmi: Object, cluster: Cluster) -> str:
     """Return what could not be read although the requests of the launcher pod rest on it; empty: they are certain."""
     known = launchers(cluster)
-    if known.on_node(vmi) is not None:
+    if known.on_node(vmi) is not None and not vmis.is_resized(vmi):
         return ""
     return known.unseen or next(launcher_resources.unseen(expand(vmi, cluster), cluster), "")
 
@@ -297,7 +304,7 @@ def placed(
     here = vmi.at("status", "nodeName").text or ""
     preemptor = preemptor or preemption(cluster)
     filters = preemptor.scheduler
-    gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if _is_own(other, vmi))
+    gone = () if moves else tuple(other for other in filters.state.pods.get(here, ()) if is_own(other, vmi))
     placement = filters.place(pod, without=here, gone=gone)
     unseen = needed.unseen
     if networks.ignored:
@@ -351,7 +358,8 @@ def _out_of_reach(launched_on: Iterable[str], placement: Placement, what: str) -
         yield f"whether kube-scheduler chooses a node with {what}, not {min(missed)}"
 
 
-def _is_own(pod: Pod, vmi: Object) -> bool:
+def is_own(pod: Pod, vmi: Object) -> bool:
+    """Return whether a pod is a launcher pod of a VMI."""
     if pod.namespace != vms.namespace_of(vmi):
         return False
     uid = vmi.metadata["uid"].text
@@ -374,8 +382,9 @@ def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Itera
         yield f"the nodes with devices for resource claim {claim['name'].text}"
     given = expand(vmi, cluster)
     running = launchers(cluster).on_node(vmi)
-    if running is None:
+    if running is None or vmis.is_resized(vmi):
         yield from launcher_resources.unseen(given, cluster)
+    if running is None:
         return
     if not is_sized(running["spec"]):
         yield f"the requests of pod {running.full_name}, which are no quantities"

@@ -13,8 +13,10 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.inter_pod_affinity import follows
 
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
@@ -61,6 +63,43 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
 
 
+def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return why no node takes a VMI that migrates, as ``reason`` does; None also where it can follow another pod."""
+    found = reason(target, cluster, moves=True)
+    if found is None or leader(vmi, target, cluster):
+        return None
+    if vmis.is_resized(vmi) and found.cause is ProblemCause.NO_ROOM:
+        size = " (its next pod has the CPUs and memory that were hotplugged)"
+        return found._replace(reason=f"{found.reason}{size}", remedy=f"take the hotplug back, or {found.remedy}")
+    return found
+
+
+def leader(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> str:
+    """Return a pod that leaves the node with a VMI, and that its pod affinity alone demands elsewhere; empty: none.
+
+    Where that pod goes, the VMI can follow. Two that demand each other both stay.
+    """
+    state, pod = candidates.scheduler(cluster).state, target.pod
+    if (
+        not pod.affinity
+        or target.placement.has_candidate
+        or _FOLLOWS not in map(_cause_of, target.placement.refusals.values())
+    ):
+        return ""
+    here = vmi.at("status", "nodeName").text or ""
+    others = (other for other in state.pods.get(here, ()) if not candidates.is_own(other, vmi))
+    found = (other for other in others if follows(pod, other, state) and not follows(other, pod, state))
+    return next((other.full_name for other in found), "")
+
+
+_FOLLOWS: Final = "pod affinity demands"
+
+
+def _cause_of(why: str) -> str:
+    """Return the only cause of a refusal, without its object; empty: there are several."""
+    return " ".join(why.split()[:3]) if "; " not in why else ""
+
+
 def _passes(cause: str) -> bool:
     return cause in _MOMENT or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN))
 
@@ -103,6 +142,8 @@ _LASTING: Final = (
     ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
     ("node affinity", "change its node affinity, or the labels of another node"),
     ("dedicated CPUs", "switch on the CPU manager of another node"),
+    ("machine type ", "set a machine type that another node offers instead of {}, and restart the VM"),
+    ("pod affinity demands ", "as a decision, make its required pod affinity a preferred one, and restart the VM"),
 )
 """What helps against a cause that no amount of room repairs; the first one that fits."""
 

@@ -66,6 +66,11 @@ def inter_pod_affinity(pod: Pod, state: SchedulerSnapshot, gone: Container[int] 
     )
 
 
+def follows(pod: Pod, other: Pod, state: SchedulerSnapshot) -> bool:
+    """Return whether the required pod affinity of a pod selects another one."""
+    return _matches_all(pod.affinity, other, state)
+
+
 def _repelled_by(pod: Pod, own: Mapping[str, str], state: SchedulerSnapshot, gone: Container[int]) -> dict[Domain, str]:
     found: dict[Domain, str] = {}
     for label in labels_of(pod):

@@ -79,7 +79,8 @@ _REMEDIES: Final = (
         "free memory on the target node",
     ),
     (("cannot access", "no such file", "not found", "does not exist"), "provide what it needs on the target node"),
-    (("target pod", "unschedulable", "pending"), "let kube-scheduler place its target pod"),
+    (("unschedulable", "pending"), "let kube-scheduler place its target pod"),
+    (("target pod",), "repair what ends its target pods, as their logs and events say"),
     (("without shared storage",), "move its disks to storage that both nodes share"),
     (("argument unsupported",), "install a virt-launcher whose libvirt knows that parameter"),
     (("unsupported configuration", "not supported", "unsafe"), "remove the device or feature that QEMU cannot migrate"),
@@ -103,10 +104,23 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     text = moment[-1].text
     words = cut_middle(text, 200)
-    reason = f"its last {len(failed)} migrations failed, so will the next{f': {words}' if words else ''}"
+    targets = {each.target for each in failed}
+    only = targets.pop() if len(targets) == 1 else ""
+    where = f", each to {only}" if only else ""
+    reason = f"its last {len(failed)} migrations failed{where}, so will the next{f': {words}' if words else ''}"
+    if only and only == vmi.at("status", "nodeName").text:
+        return _placed_on_its_own_node(vmi, only, reason)
     name = moment[-1].migration
     command = kubectl("describe", VMIM, name, vms.namespace_of(vmi)) if name else ""
-    return Problem(reason, remedy(text), ProblemCause.MIGRATION_FAILS, command=command)
+    repair = f"{remedy(text)}, and virt-handler on {only}" if only else remedy(text)
+    return Problem(reason, repair, ProblemCause.MIGRATION_FAILS, command=command)
+
+
+def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
+    """Return that the scheduler of a VMI ignores the anti-affinity of target pods to their source (kubevirt#18946)."""
+    scheduler = vmi.at("spec", "schedulerName").text or "the scheduler"
+    remedy = f"let kube-scheduler place its target pod: {scheduler} puts it on {node}, where the VM runs"
+    return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS)
 
 
 def _pairs(impossible: dict[str, str]) -> str:

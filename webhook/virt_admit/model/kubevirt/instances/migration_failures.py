@@ -46,7 +46,7 @@ class Failure:
 _PAIR: Final = re.compile(
     r"guest CPU doesn't match specification: (?:missing|extra) features: [^'\"()]+"
     r"|unsupported machine type[^()]*"
-    r"|[^:()]*destination volume[^:()]*(?:smaller|too small)[^()]*",
+    r"|[^:()]*destination volume[^:()]*(?:smaller|too small)[^:()]*",
     re.IGNORECASE,
 )
 _ABORTED: Final = "Live migration has been aborted"
@@ -145,7 +145,9 @@ def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
 
 def essence(reason: str) -> str:
     """Return KubeVirt's reason without the names of calls, so that the words that matter come first."""
-    message = _MESSAGE.search(reason)
-    text = " ".join((message[1] if message else reason).split())
-    pair = _PAIR.search(text)
-    return (pair[0] if pair else text.removeprefix("operation failed: ")).strip()
+    text = " ".join(reason.split())
+    pair = _PAIR.search(text)  # KubeVirt's own words about a volume stand before the message
+    if pair:
+        return pair[0].strip()
+    message = _MESSAGE.search(text)
+    return (message[1] if message else text).removeprefix("operation failed: ").strip()

@@ -43,6 +43,15 @@ def blocking_reason(vmi: Object) -> str:
     return condition["reason"].text or "LiveMigratable False"
 
 
+def is_resized(vmi: Object) -> bool:
+    """Return whether CPUs or memory were hotplugged that only a migration into a larger pod brings to the guest.
+
+    Source: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#syncHotplugCondition.
+    """
+    kinds = ("HotVCPUChange", "HotMemoryChange")
+    return any(vmi.condition(kind)["status"].text == "True" for kind in kinds)
+
+
 _GRACE: Final = 30
 """Seconds (pkg/virt-controller/services/template.go#gracePeriodInSeconds)."""
 
