@@ -14,7 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage import outages
-from virt_admit.forecasts.repair import finishing, prerequisites, storage_classes
+from virt_admit.forecasts.repair import disk_sizes, finishing, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.causes import added_nodes, disk_copies, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
@@ -59,6 +59,7 @@ READS: Final = union(
     outages.READS,
     rehearsal.READS,
     storage_classes.READS,
+    disk_sizes.READS,
     migratability.READS,
     migration_timeouts.READS,
     node_local_volumes.READS,
