@@ -16,6 +16,7 @@ from tests.forecasts.repair.broken_clusters import (
     storage_class,
     vm,
 )
+from tests.forecasts.repair.carried_out import carried_out
 from tools import example_cluster
 from tools.example_vms import TIME
 from virt_admit.forecasts.drain.drain_plan import plan as drain
@@ -214,6 +215,7 @@ def test_the_plan_flips_the_verdict(name):
     assert [(step.id, step.cost.kind) for step in plan.steps] == steps
     assert {step.proof for step in plan.steps} <= {Proof.FLIPS, Proof.PART}
     assert drain(applied(plan.steps, broken)).drainable
+    assert drain(carried_out(plan, broken)).drainable
     assert {solved for step in plan.steps for solved in step.solves} == {problem.id for problem in plan.problems}
 
 
@@ -226,6 +228,39 @@ def test_a_step_left_out_brings_a_blocker_back(name):
             continue
         rest = [other for other in plan.steps if other is not step]
         assert drain(applied(rest, broken)).drainable is not True, step.id
+
+
+TAINTED = node("b", taints=[{"key": "dedicated", "value": "x", "effect": "NoSchedule"}])
+SEVERAL = {
+    "pinned by a selector and an affinity": (vm(spec={**HERE, **AFFINE}),),
+    "pinned, and bound to another VM": (vm(spec={**HERE, **WITH_ITSELF}), vm("web")),
+    "pinned, and kept off by a taint": (vm(spec=HERE), TAINTED),
+    "pinned, and a quota": (vm(spec=HERE), quota("6Gi", "4Gi")),
+    "two VMs pinned, and room for one": (vm(spec=HERE), vm("web", spec=HERE), node("b", room=SMALL)),
+    "a budget that demands two pods more": (
+        (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable=3))
+    ),
+    "a budget that demands all pods": (
+        (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable="100%"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_each_of_several_causes_is_repaired_or_named(name):
+    """A picture of a change that ends more than the change does would leave one of them out."""
+    broken = cluster(*SEVERAL[name])
+    plan = repair(broken, Goal.DRAIN)
+
+    assert plan.reaches is drain(carried_out(plan, broken)).drainable
+    assert plan.reaches or plan.remaining
+
+
+def test_a_budget_that_demands_more_pods_than_one_replica_adds():
+    plan = repair(cluster(*SEVERAL["a budget that demands two pods more"]), Goal.DRAIN)
+    assert [each.why for each in plan.remaining] == [
+        "one replica more is not enough: the budget demands 3 healthy pods"
+    ]
 
 
 def test_a_pool_is_unpaused_last():

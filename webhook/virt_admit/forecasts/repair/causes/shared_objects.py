@@ -225,6 +225,9 @@ def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         pod, Object({**budget.data, "status": counted}, budget.namespace), f"{scaled.obj.name}-one-more"
     )
     if pod_budgets.refuses_all(changed, expected + 1):
+        least = budget.at("spec", "minAvailable").value
+        if isinstance(least, int):
+            return f"one replica more is not enough: the budget demands {least} healthy pods"
         return "one replica more does not help: the budget counts a share of all pods"
     placement = candidates.scheduler(cluster).place(pods.read(more), without="", gone=())
     if not placement.candidates:
