@@ -180,9 +180,9 @@ class _Planner:
             made = replace(made, solves=(problem.id,))
             before = self.shared.get(made.id)
             if before is not None:
-                if before.changes == made.changes:
-                    return False
                 made = replace(made, solves=tuple(dict.fromkeys((*before.solves, *made.solves))))
+                if (before.changes, before.solves) == (made.changes, made.solves):
+                    return False
             self.shared[made.id] = made
             return True
         return False
