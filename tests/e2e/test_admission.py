@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.programs import required
 from tests.forecasts.repair.broken_clusters import claim, cluster, storage_class, vm
-from tests.forecasts.repair.test_causes import CAUSES
+from tests.forecasts.repair.test_causes import ALL
 from tests.forecasts.repair.test_random_clusters import random_cluster
 from tests.upstream import copies, updates
 from tests.upstream.admission import verify
@@ -35,7 +35,7 @@ def test_our_verdicts_are_those_of_kubevirt(webhooks: Path) -> None:
 
 
 def test_kubevirt_admits_the_patches_of_a_plan_and_restarts_what_the_plan_restarts(webhooks: Path) -> None:
-    clusters = [cluster(*objects) for objects, _ in CAUSES.values()] + [random_cluster(seed) for seed in range(20)]
+    clusters = [cluster(*objects) for objects, _ in ALL.values()] + [random_cluster(seed) for seed in range(20)]
 
     report = updates.verify(webhooks, enumerate(clusters))
 

@@ -37,13 +37,19 @@ NESTED: Final = domain(cpu={"model": "Haswell", "features": [{"name": "vmx", "po
 OLD_MACHINE: Final = domain(machine={"type": "pc-q35-9"})
 HASWELL: Final = {"cpu-model.node.kubevirt.io/Haswell": "true"}
 SLOW: Final = {"migrations": {"bandwidthPerMigration": "1Mi"}}
+EFI: Final = {"bootloader": {"efi": {"secureBoot": False}}}
+ENCRYPTED: Final = domain(launchSecurity={"sev": {}}, firmware=EFI)
 ZERO: Final = {"parallelMigrationsPerCluster": 0}
 RESTART: Final = [("restart:shop/db", CostClass.RESTART)]
 COPY: Final = [("copy:shop/db", CostClass.COPY)]
 
 
 def hco(version: str, spec: dict[str, Any]) -> Any:
-    return manifest(f"hco.kubevirt.io/{version}", "HyperConverged", "hco", "kubevirt", spec=spec)
+    return manifest(f"hco.kubevirt.io/{version}", "HyperConverged", "kubevirt-hyperconverged", "kubevirt", spec=spec)
+
+
+def gate(name: str) -> Any:
+    return kubevirt({"developerConfiguration": {"featureGates": [name]}})
 
 
 def kept(reason: str, spec: dict[str, Any]) -> Any:
@@ -60,7 +66,7 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         (vm(spec=disk()), claim("root", "ReadWriteMany", hostPath={"path": "/data"}), storage_class()),
         COPY,
     ),
-    "a disk in a file of the host": ((kept("Disks", HOST_DISK),), RESTART),
+    "a disk in a file of the host": ((kept("Disks", HOST_DISK), gate("HostDisk")), RESTART),
     "an ephemeral disk over a claim": ((kept("Disks", EPHEMERAL), claim("root"), storage_class()), RESTART),
     "an implied bridge": ((kept("Interface", IMPLIED), kubevirt(BRIDGED)), RESTART),
     "a GPU": ((kept("HostDevice", GPU),), RESTART),
@@ -85,7 +91,10 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         (kept("HypervPassthrough", domain(features={"hypervPassthrough": {"enabled": True}})),),
         RESTART,
     ),
-    "encrypted memory": ((kept("SEV", domain(launchSecurity={"sev": {}})),), RESTART),
+    "encrypted memory": (
+        (kept("SEV", ENCRYPTED), gate("WorkloadEncryptionSEV")),
+        RESTART,
+    ),
     "labels of processors that are missing": ((vm(reason="CPUModeLiveMigratable"),), RESTART),
     "dedicated processors on one node": (
         (vm(spec=domain(cpu={"cores": 1, "dedicatedCpuPlacement": True})), node("a", {"cpumanager": "true"})),
@@ -103,21 +112,21 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         ),
         RESTART,
     ),
-    "no migration starts, with HyperConverged": (
+    "no migration starts, with an older HyperConverged": (
         (vm(), kubevirt({"migrations": ZERO}), hco("v1beta1", {"liveMigrationConfig": ZERO})),
-        [("MigrationLimitZero:kubevirt/hco", CostClass.NOTHING)],
+        [("MigrationLimitZero:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
-    "no migration starts, with a newer HyperConverged": (
+    "no migration starts, with HyperConverged": (
         (vm(), kubevirt({"migrations": ZERO}), hco("v1", {"virtualization": {"liveMigrationConfig": ZERO}})),
-        [("MigrationLimitZero:kubevirt/hco", CostClass.NOTHING)],
+        [("MigrationLimitZero:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
     "a bandwidth with which no migration ends": (
         (vm(memory="60Gi"), kubevirt(SLOW)),
         [("MigrationTimesOut:kubevirt/kubevirt", CostClass.NOTHING)],
     ),
     "a bandwidth of HyperConverged with which none ends": (
-        (vm(memory="60Gi"), kubevirt(SLOW), hco("v1beta1", {"liveMigrationConfig": SLOW["migrations"]})),
-        [("MigrationTimesOut:kubevirt/hco", CostClass.NOTHING)],
+        (vm(memory="60Gi"), kubevirt(SLOW), hco("v1", {"virtualization": {"liveMigrationConfig": SLOW["migrations"]}})),
+        [("MigrationTimesOut:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
     ),
 }
 """For each cause the objects, and the steps of the plan."""
