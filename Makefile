@@ -170,6 +170,7 @@ verify-policies: .venv/.ready
 verify-upstream: .venv/.ready
 	@$(BIN)/python -m tests.upstream.admission $(COUNT) $(SEED)
 	@$(BIN)/python -m tests.upstream.updates $(COUNT) $(SEED)
+	@$(BIN)/python -m tests.upstream.copies $(COUNT) $(SEED)
 	@$(BIN)/python -m tests.upstream.health $(COUNT) $(SEED)
 
 .PHONY: verify-random

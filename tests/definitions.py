@@ -43,8 +43,9 @@ HEALTH: Final = MODULE.with_name("health")
 CDI: Final = "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 CDI_FILES: Final = tuple(f"cdi.kubevirt.io_{plural}.yaml" for plural in ("cdis", "datavolumes", "storageprofiles"))
 FILES: Final = {
-    (MODULE, "github.com/openshift/api"): tuple(
-        f"machine/v1beta1/0000_10_{name}.yaml" for name in ("machine.crd", "machinehealthcheck", "machineset.crd")
+    (MODULE, "github.com/openshift/api"): (
+        *(f"machine/v1beta1/0000_10_{name}.yaml" for name in ("machine.crd", "machinehealthcheck", "machineset.crd")),
+        "machineconfiguration/v1/0000_80_machineconfigpool.crd.yaml",
     ),
     (HEALTH, "sigs.k8s.io/cluster-api"): ("core/config/crd/bases/cluster.x-k8s.io_machinehealthchecks.yaml",),
 }

@@ -94,6 +94,14 @@ def test_wrong_usage_is_one_clear_error(tmp_path, args, says):
     assert says in str(done.output) + str(done.exception)
 
 
+def test_steps_have_the_numbers_of_their_scripts(tmp_path):
+    """Headings with the numbers of stages looked like steps of which some were missing."""
+    lines = run(saved(tmp_path, *CAUSES["a disk whose copy needs a setting first"][0])).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2].isdigit()] == ["1.", "2.", "3."]
+    assert "Settings of the cluster" in lines
+    assert not any(line.startswith("Stage ") for line in lines)
+
+
 def test_a_summary_counts_steps(tmp_path):
     done = run(saved(tmp_path, *CAUSES["a bridge and a disk"][0]), "--summary")
     assert "  shop: 2 steps" in done.stdout.splitlines()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from tests.install.installation import DEPLOYMENT, MUTATING, POLICY, RULES, VALIDATING, Cluster, change
 from virt_admit.cli.commands.rules import page
+from virt_admit.cli.main import virt_admit
 from virt_admit.install import policies
 from virt_admit.install.doctor import exit_code
 from virt_admit.install.inspect import Unreadable
@@ -130,3 +133,20 @@ def test_the_page_of_a_rule_that_denies_says_whether_it_is_exported(rule, line):
 def test_each_rule_that_is_not_exported_has_a_reason_and_only_those():
     assert all(policies.reason(rule) for rule in RULES if not rule.denials)
     assert [rule.id for rule in RULES if rule.denials and rule.not_in_cel] == []
+
+
+def test_what_cannot_be_exported_is_said_in_a_comment_and_on_stderr(tmp_path):
+    """The file may be applied without its stderr. A name with a line break must not end the comment."""
+    file = tmp_path / "policy.yaml"
+    exemption = {"match": "old\nkind: Pod", "rules": ["vm-*"], "reason": "moves", "until": "2027-03-31"}
+    document = {"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", "exempt": {"namespaces": [exemption]}}
+    file.write_text(yaml.safe_dump(document))
+    done = CliRunner().invoke(virt_admit, ["manifests", "--part", "policies", "--policy", str(file)])
+    assert done.exit_code == 0, done.output
+    comments = [line for line in done.stdout.splitlines() if line.startswith("# ")]
+    assert [line.removeprefix("# ") for line in comments] == done.stderr.splitlines()
+    assert any("ends on 2027-03-31" in line for line in comments)
+    assert {each["kind"] for each in yaml.safe_load_all(done.stdout)} == {
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }

@@ -170,7 +170,7 @@ def disk(claim_name: str = "root") -> dict[str, Any]:
 
 
 def namespace(name: str = "shop") -> Object:
-    return manifest("v1", "Namespace", name)
+    return manifest("v1", "Namespace", name, metadata={"labels": {"kubernetes.io/metadata.name": name}})
 
 
 def cluster(

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from tests import blindness
+from tests.forecasts.repair.carried_out import carried_out
 from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.planning import repair
@@ -44,6 +45,7 @@ def test_a_plan_keeps_its_promises(first):
         before, after = drain(cluster), drain(applied(plan.steps, cluster))
         assert plan.holds is before.drainable, seed
         assert plan.reaches is after.drainable, seed
+        assert drain(carried_out(plan, cluster)).drainable is plan.reaches, seed
         verdicts = {node.name: node.drainable for node in after.nodes}
         for node in before.nodes:
             assert verdicts[node.name] is True or not node.drainable, (seed, node.name)

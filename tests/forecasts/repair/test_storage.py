@@ -7,6 +7,7 @@ import pytest
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import claim, cluster, node, storage_class
 from virt_admit.forecasts.repair import disk_sizes, storage_classes
+from virt_admit.forecasts.repair.repair_plan import DiskCopy
 from virt_admit.model.kubernetes.quantities import parse_quantity
 
 VIRT = {"storageclass.kubevirt.io/is-default-virt-class": "true"}
@@ -19,6 +20,12 @@ def topology(name, *zones):
     _, profile = storage_class(name)
     return [manifest("storage.k8s.io/v1", "StorageClass", name, provisioner="csi.example.com",
                      allowedTopologies=[{"matchLabelExpressions": [expression]}]), profile]  # fmt: skip
+
+
+def aged(name, day, **annotations):
+    found = storage_class(name, RWX, **annotations)
+    found[0].data["metadata"]["creationTimestamp"] = f"2027-01-0{day}T00:00:00Z"
+    return found
 
 
 NODES = [node("a", {"zone": "1"}), node("b", {"zone": "1"}), node("c", {"zone": "2"})]
@@ -34,6 +41,7 @@ NODES = [node("a", {"zone": "1"}), node("b", {"zone": "1"}), node("c", {"zone": 
             "z",
         ),
         ([storage_class("z", RWX, **DEFAULT), storage_class("a", RWX)], "Block", "z"),
+        ([aged("a", 1, **VIRT), aged("z", 2, **VIRT)], "Block", "z"),  # of two defaults the newest one, as CDI does
         ([storage_class("z", RWX), storage_class("a", RWX)], "Block", "a"),
         ([storage_class("a", RWX, volume_mode="Filesystem")], "Filesystem", "a"),
         ([topology("a", "2"), storage_class("z", RWX)], "Block", "z"),
@@ -65,7 +73,7 @@ def test_no_class_fits(classes):
 def sized(request, capacity):
     found, _volume = claim("root", size=capacity)
     found.data["spec"]["resources"]["requests"]["storage"] = request
-    return disk_sizes.size(found, "ceph", cluster(storage_class("ceph")))
+    return disk_sizes.size(found)
 
 
 @pytest.mark.parametrize(
@@ -81,22 +89,39 @@ def test_a_copy_is_never_smaller_than_its_disk(request_, capacity, expected):
     assert sized(request_, capacity) == expected >= parse_quantity(capacity, integers=True)
 
 
+def claimed(bytes_, mode, *objects):
+    return disk_sizes.of_claim(DiskCopy("shop", "root", "copy", "ceph", mode, bytes_), cluster(*objects))
+
+
+def cdi(release="v1.65.0", **overhead):
+    config = {"filesystemOverhead": overhead} if overhead else {}
+    return manifest(
+        "cdi.kubevirt.io/v1beta1", "CDI", "cdi", spec={"config": config}, status={"observedVersion": release}
+    )
+
+
 def test_the_least_size_of_a_class():
-    least = storage_class("ceph", **{disk_sizes.MINIMUM: "4Gi"})
-    assert disk_sizes.size(claim("root", size="1Gi")[0], "ceph", cluster(least)) == 4 * disk_sizes.GIB
+    _, profile = storage_class("ceph")
+    profile.data["metadata"]["annotations"] = {disk_sizes.MINIMUM: "4Gi"}
+    assert claimed(disk_sizes.GIB, "Block", profile) == 4 * disk_sizes.GIB
+    assert claimed(8 * disk_sizes.GIB, "Block", profile) == 8 * disk_sizes.GIB
 
 
 @pytest.mark.parametrize(
-    ("bytes_", "claimed"),
+    ("bytes_", "objects", "expected"),
     [
-        (2**30, 1142278537),  # ceil(2^30 / 0.94)
-        (10 * 2**30, 11422785362),
-        (2**20 + 1, 2231013),  # aligned to 2 MiB first
+        (2**30, [cdi()], 1138166334),  # ceil(2^30 * 1.06)
+        (2**20 + 1, [cdi()], 2222982),  # aligned to 2 MiB first
+        (2**30, [cdi("v1.62.0")], 1142278537),  # ceil(2^30 / 0.94)
+        (2**30, [], 1142278537),  # the release is not known
+        (2**30, [cdi(**{"global": "0.1"})], 1181116007),
+        (2**30, [cdi(**{"global": "0.1", "storageClass": {"ceph": "0"}})], 2**30),
+        (2**30, [cdi(**{"global": "10%"})], 1138166334),  # not valid
     ],
 )
-def test_a_file_system_gets_room_for_itself(bytes_, claimed):
-    assert disk_sizes.of_claim(bytes_, "Filesystem") == claimed
-    assert disk_sizes.of_claim(bytes_, "Block") == bytes_
+def test_a_file_system_gets_room_for_itself(bytes_, objects, expected):
+    assert claimed(bytes_, "Filesystem", *objects) == expected
+    assert claimed(bytes_, "Block", *objects) == bytes_
 
 
 @pytest.mark.parametrize(

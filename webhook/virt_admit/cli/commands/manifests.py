@@ -12,6 +12,7 @@ from cryptography import x509
 from virt_admit.install import policies
 from virt_admit.install.guard import guard
 from virt_admit.install.manifests import rbac, scan_rbac, webhooks
+from virt_admit.model import sanitize
 from virt_admit.model.kubevirt.settings.trusted_accounts import TRUSTED_NAMESPACES
 from virt_admit.policy.files import load_policy
 from virt_admit.policy.policy import PolicyError
@@ -100,10 +101,12 @@ def _print_policies(rules: Rules, name: str) -> int:
         policy = load_policy(name, rules)
     except (PolicyError, SettingError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    for what in policies.unsaid(rules, policy):
-        click.echo(f"not exported: {what}", err=True)
+    unsaid = [f"not exported: {sanitize.cell(what)}" for what in policies.unsaid(rules, policy)]
+    for line in unsaid:
+        click.echo(line, err=True)
     objects = policies.policies(rules, policy)
     if not objects:
         raise click.ClickException(f"the policy {name} denies nothing that could be exported")
-    click.echo(yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
+    comments = "".join(f"# {line}\n" for line in unsaid)
+    click.echo(comments + yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
     return 0

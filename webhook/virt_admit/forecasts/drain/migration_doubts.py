@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.states import vm_states_times
@@ -18,7 +17,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts, node_local_v
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.model.problems import Problem
+from virt_admit.model.problems import Problem, ProblemCause
 
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -49,20 +48,17 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     return _slower_than_its_deadline(vmi, cluster)
 
 
-_SLOWEST: Final = 2**20
-"""Bytes per second: KubeVirt rounds a lower limit up (virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte)."""
-
-
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return that the bandwidth limit copies less than the deadline demands; memory that is zero is not copied."""
     found = migration_timeouts.settings(vmi, vmi["-"], cluster)
     limit = migration_timeouts.seconds(vmi, found)
     if found is None or limit is None or not found.bandwidth or found.ends_at_deadline:
         return None
-    needed = migration_timeouts.size(vmi) / max(found.bandwidth, _SLOWEST)
+    needed = migration_timeouts.size(vmi) / max(found.bandwidth, migration_timeouts.SLOWEST)
     if needed <= limit or vm_states_times.last_duration(vmi, cluster) is not None:
         return None
     copied, deadline = (duration(timedelta(seconds=each)) for each in (needed, limit))
     reason = f"its memory takes {copied} with bandwidthPerMigration, and KubeVirt cancels a migration after {deadline}"
     remedy = "raise bandwidthPerMigration or completionTimeoutPerGiB"
-    return Problem(reason, typed(remedy, typed_remedies.edit_configuration(cluster)))
+    command = typed(remedy, typed_remedies.edit_configuration(cluster))
+    return Problem(reason, command, ProblemCause.TIMES_OUT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from virt_admit.forecasts.drain import migration_doubts
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -90,6 +91,11 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
             reason = f"claim {claim} is a hostPath volume: other nodes may not have its data"
             own = vmi_subject(row.vmi)
             yield RootProblem(NOT_SHARED, root(row.vmi), (node.name,), reason, (Witness("", own),), (own,))
+        elif (doubt := _doubt(row, cluster)) is not None and doubt.cause == ProblemCause.TIMES_OUT:
+            witness = Witness("", vmi_subject(row.vmi))
+            yield RootProblem(
+                str(doubt.cause), root(row.vmi), (node.name,), doubt.reason, (witness,), remedy=doubt.remedy
+            )
     if node.moving.fits is False and not any(row.placement.certain == () for row in blocking):
         left = ", ".join(sorted(pod.full_name for pod in node.moving.left)[:3])
         subject = ObjectRef(NODE, "", node.name)
@@ -148,6 +154,14 @@ def _not_shared(row: Forecast, cluster: Cluster) -> str:
         return node_local_volumes.host_path_claim(vms.namespace_of(row.vmi), claims, cluster)
     except Unseen:
         return ""
+
+
+def _doubt(row: Forecast, cluster: Cluster) -> Problem | None:
+    """Return why the migration of a VM may fail, where objects do not decide it."""
+    try:
+        return migration_doubts.doubt(row.vmi, cluster)
+    except Unseen:
+        return None
 
 
 def root(vmi: Object) -> ObjectRef:

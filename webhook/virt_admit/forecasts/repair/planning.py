@@ -14,7 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage import outages
-from virt_admit.forecasts.repair import finishing, prerequisites, storage_classes
+from virt_admit.forecasts.repair import disk_sizes, finishing, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.causes import added_nodes, disk_copies, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
@@ -59,6 +59,7 @@ READS: Final = union(
     outages.READS,
     rehearsal.READS,
     storage_classes.READS,
+    disk_sizes.READS,
     migratability.READS,
     migration_timeouts.READS,
     node_local_volumes.READS,
@@ -179,9 +180,9 @@ class _Planner:
             made = replace(made, solves=(problem.id,))
             before = self.shared.get(made.id)
             if before is not None:
-                if before.changes == made.changes:
-                    return False
                 made = replace(made, solves=tuple(dict.fromkeys((*before.solves, *made.solves))))
+                if (before.changes, before.solves) == (made.changes, made.solves):
+                    return False
             self.shared[made.id] = made
             return True
         return False

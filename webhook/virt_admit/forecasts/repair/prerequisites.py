@@ -99,7 +99,7 @@ def _quotas(copies: Iterable[DiskCopy], used: Counter[tuple[str, str]], cluster:
         if quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present:
             continue
         hard = quotas.hard_limits(quota)
-        for name, more in _usage(found).items():
+        for name, more in _usage(found, cluster).items():
             used[quota.full_name, name] += more
         edits = [
             FieldEdit(("spec", "hard", name), disk_sizes.quantity(needed))
@@ -130,11 +130,11 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
     )
 
 
-def _usage(copies: Iterable[DiskCopy]) -> Mapping[str, int]:
+def _usage(copies: Iterable[DiskCopy], cluster: Cluster) -> Mapping[str, int]:
     """Return what a quota counts for new claims."""
     counted: Counter[str] = Counter()
     for copy in copies:
-        size = disk_sizes.of_claim(copy.size, copy.volume_mode)
+        size = disk_sizes.of_claim(copy, cluster)
         by_class = f"{copy.storage_class}.storageclass.storage.k8s.io"
         counted.update({"requests.storage": size, f"{by_class}/requests.storage": size})
         claims = ("persistentvolumeclaims", "count/persistentvolumeclaims", f"{by_class}/persistentvolumeclaims")

@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes.kinds import NODE, STORAGE_CLASS, STORAGE_PROFI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import node_local_volumes
+from virt_admit.model.kubevirt.instances import node_local_volumes, storage
 from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS, SHARED
 
 READS: Final[Reads] = {STORAGE_CLASS: (), STORAGE_PROFILE: ()}
@@ -50,14 +50,8 @@ def choose(current: str, volume_mode: str, cluster: Cluster, wanted: str = "") -
         return found[0] if found else f"the profile of storage class {wanted} has no {SHARED}"
     if not shared:
         return f"no storage profile offers {SHARED}"
-    definitions = {each.name: each for each in cluster.known(STORAGE_CLASS)}
-    return min(shared, key=lambda each: (_rank(each, current, definitions.get(each.name)), each.name))
-
-
-def _rank(found: SharedClass, current: str, definition: Object | None) -> int:
-    marks = definition.annotations if definition is not None else {}
-    order = (found.name == current, marks.get(DEFAULT_FOR_VMS) == "true", marks.get(DEFAULT_FOR_ALL) == "true")
-    return next((rank for rank, holds in enumerate(order) if holds), len(order))
+    first = (current, storage.marked(DEFAULT_FOR_VMS, cluster), storage.marked(DEFAULT_FOR_ALL, cluster))
+    return min(shared, key=lambda each: (first.index(each.name) if each.name in first else len(first), each.name))
 
 
 def _shared(cluster: Cluster, volume_mode: str) -> Iterator[SharedClass]:

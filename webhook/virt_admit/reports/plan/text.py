@@ -1,4 +1,4 @@
-"""A repair plan as text: the answer, then one line for each step by stage, and what no step ends."""
+"""A repair plan as text: the answer, then one numbered line for each step by stage, and what no step ends."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ STAGES: Final = {
 def text(plan: RepairPlan) -> str:
     """Return a plan as text."""
     lines = [answer(plan)]
-    for stage in PlanStage:
-        own = [step for step in plan.steps if step.stage is stage]
-        if own:
-            lines += ["", f"Stage {int(stage)}: {STAGES[stage]}"]
-            lines += [line for step in own for line in _step(step)]
+    stage = None
+    for number, step in enumerate(plan.steps, start=1):
+        if step.stage is not stage:
+            stage = step.stage
+            lines += ["", STAGES[stage][0].upper() + STAGES[stage][1:]]
+        lines += _step(number, step)
     if plan.remaining:
         lines += ["", "Problems that no step ends:"]
         for each in plan.remaining:
@@ -66,9 +67,10 @@ def cost(step: RepairStep) -> str:
     return "no cost"
 
 
-def _step(step: RepairStep) -> Iterator[str]:
+def _step(number: int, step: RepairStep) -> Iterator[str]:
+    """Yield the lines of a step. Its number is that of its script, as in the README of the folder."""
     frees = f" (frees {names(step.frees)})" if step.frees else ""
-    yield f"  [{cost(step)}] {step.subject.kind.kind} {step.subject.full_name}: {step.title}{frees}"
+    yield f"  {number}. [{cost(step)}] {step.subject.kind.kind} {step.subject.full_name}: {step.title}{frees}"
     if step.proof in (Proof.DOES_NOT_FLIP, Proof.UNKNOWN):
         yield f"      {step.proof}: {step.finding}" if step.finding else f"      {step.proof}"
     if step.needs:

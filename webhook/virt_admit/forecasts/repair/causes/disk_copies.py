@@ -131,7 +131,7 @@ def _copy(claim: str, vm: Object, namespace: str, cluster: Cluster, wishes: Wish
     )
     if isinstance(chosen, str):
         return chosen
-    size = disk_sizes.size(found, chosen.name, cluster)
+    size = disk_sizes.size(found)
     if not size:
         return f"the size of claim {claim} is not known"
     copy = _free_name(claim, namespace, cluster)
@@ -178,7 +178,7 @@ AFTER: Final = "after-copies:"
 
 def _step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
     subject = ObjectRef.of(VM, vm)
-    bytes_ = sum(disk_sizes.of_claim(each.size, each.volume_mode) for each in found)
+    bytes_ = sum(disk_sizes.of_claim(each, cluster) for each in found)
     classes = ", ".join(dict.fromkeys(each.storage_class for each in found))
     disks = ", ".join(each.claim for each in found)
     edits = tuple(_edits(vm, found))

@@ -44,6 +44,7 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
@@ -192,6 +193,33 @@ def _is_zero(limit: int | None) -> bool:
     return limit is not None and limit < 1
 
 
+def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
+    """Let a migration run as long as its bandwidth demands, and half as long again."""
+    vmi = cluster.get(VMI, problem.subject.namespace, problem.subject.name)
+    bandwidth = cluster.cached(_lowest_bandwidth)
+    if vmi is None or not bandwidth:
+        return problem.remedy
+    if any(block[migration_limits.COMPLETION_TIMEOUT].present for block in migration_timeouts.policy(vmi, cluster)):
+        return "a MigrationPolicy limits its migrations: raise completionTimeoutPerGiB there"
+    subject = found_problems.limits_owner(cluster)
+    owner = cluster.get(*subject)
+    if owner is None:
+        raise Unseen(str(subject))
+    field = migration_limits.block(owner)[migration_limits.COMPLETION_TIMEOUT]
+    seconds = math.ceil(migration_timeouts.GB * 3 / 2 / max(bandwidth, migration_timeouts.SLOWEST))
+    edits = [FieldEdit(tuple(field.path), seconds)]
+    check = queries.check("the limit is raised", subject, edits)
+    title = f"set {migration_limits.COMPLETION_TIMEOUT} to {seconds}, as the bandwidth demands"
+    risk = "migrations that never end are cancelled later; more bandwidthPerMigration would end them sooner"
+    return _settings(replace(problem, subject=subject), PlanStage.SETTINGS, title, edits, risk, check)
+
+
+def _lowest_bandwidth(cluster: Cluster) -> float:
+    """Return the lowest limit of a migration in bytes per second; 0: there is none."""
+    found = (migration_timeouts.settings(vmi, vmi["-"], cluster) for vmi in cluster.known(VMI))
+    return min((limits.bandwidth for limits in found if limits is not None and limits.bandwidth), default=0.0)
+
+
 # --- budgets of other pods -----------------------------------------------------------------------------------------
 
 
@@ -225,6 +253,9 @@ def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         pod, Object({**budget.data, "status": counted}, budget.namespace), f"{scaled.obj.name}-one-more"
     )
     if pod_budgets.refuses_all(changed, expected + 1):
+        least = budget.at("spec", "minAvailable").value
+        if isinstance(least, int):
+            return f"one replica more is not enough: the budget demands {least} healthy pods"
         return "one replica more does not help: the budget counts a share of all pods"
     placement = candidates.scheduler(cluster).place(pods.read(more), without="", gone=())
     if not placement.candidates:
@@ -311,6 +342,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.QUOTA: _quota,
     ProblemCause.LIMIT_RANGE: _limit_range,
     ProblemCause.NO_MIGRATION: _migration_limits,
+    ProblemCause.TIMES_OUT: _more_time,
     ProblemCause.BUDGET: _replica,
     **dict.fromkeys(found_problems.POOL, _unpause),
     surviving.NO_HEALTH_CHECK: reactivated_health_check.step,

@@ -31,6 +31,8 @@ READS: Final[Reads] = {
 
 GB: Final = 10**9
 """The unit of ``completionTimeoutPerGiB``: KubeVirt rounds the size up to it (Quantity.ScaledValue(Giga))."""
+SLOWEST: Final = 2**20
+"""Bytes per second: KubeVirt rounds a lower limit up (virtwrap/converter/vcpu/vcpu.go#QuantityToMebiByte)."""
 _PROGRESS: Final = 150
 """Seconds (virt-config.go#MigrationProgressTimeout)."""
 
@@ -72,7 +74,7 @@ def settings(vmi: Object, state: Field, cluster: Cluster) -> MigrationSettings |
     ):
         found = known_or_none(read, cluster)
         if found is not None:
-            return _read([*_policy(vmi, cluster), migration_limits.block(found)], default(cluster))
+            return _read([*policy(vmi, cluster), migration_limits.block(found)], default(cluster))
     return None
 
 
@@ -95,7 +97,7 @@ def _read(blocks: list[Field], completion: int) -> MigrationSettings:
     )
 
 
-def _policy(vmi: Object, cluster: Cluster) -> Iterator[Field]:
+def policy(vmi: Object, cluster: Cluster) -> Iterator[Field]:
     """Yield the spec of the known policy that selects the VMI by the most labels; of equal ones the first by name."""
     try:
         namespace = cluster.get(NAMESPACE, "", vms.namespace_of(vmi))

@@ -151,10 +151,10 @@ def _default_class(vm_disk: bool, cluster: Cluster) -> str:
 
 def _defaults(cluster: Cluster) -> _Defaults:
     """Return the default classes. Storage classes are read all or none, so the known ones count as all."""
-    return _Defaults(_marked(DEFAULT_FOR_VMS, cluster), _marked(DEFAULT_FOR_ALL, cluster))
+    return _Defaults(marked(DEFAULT_FOR_VMS, cluster), marked(DEFAULT_FOR_ALL, cluster))
 
 
-def _marked(annotation: str, cluster: Cluster) -> str | None:
+def marked(annotation: str, cluster: Cluster) -> str | None:
     """Return the newest class with this annotation, of equally old ones the first by name."""
     marked = [each for each in cluster.known(STORAGE_CLASS) if each.annotations.get(annotation) == "true"]
     marked.sort(key=lambda each: each.name)
