@@ -351,8 +351,10 @@ def _packed_objects(
     named, where = _named(data, holder), member.positions
     # the offsets belong to the keys of the text, in their order
     for each in _objects(text, named, where if named is data else SpanPositions(where.spans(data)), []):
-        same = isinstance(each, Document) and each.content is data
-        yield replace(each, content=member.content) if same else each
+        if isinstance(each, Document) and each.content is data:
+            yield replace(each, content=member.content)
+        else:
+            yield each
 
 
 def _named(member: Any, holder: dict[str, Any]) -> Any:
