@@ -217,9 +217,10 @@ coverage: .venv/.ready
 sandbox: .venv/.ready
 	@$(BIN)/python -m tests.apiserver.sandbox
 
-## make bench     the project's benchmark: ratios, not absolute times
+## make bench     what reviews and checks cost by their peers, and what became slower than in docs/verification.md;
+##                SAVE=1 replaces the table there. Some minutes on a machine that does nothing else
 bench: .venv/.ready
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench $(if $(SAVE),--save)
 
 ## make check     lint, types, import contracts, generated files current
 check: .venv/.ready

@@ -1,18 +1,22 @@
 """``make bench``: what a decision costs, as ratios within one run. Absolute times say more of the machine than of us.
 
-Each figure is the best of several repeats of CPU time; the yardstick is ``json.loads`` of the same bytes.
+Each figure is CPU time divided by that of a peer, such as ``json.loads`` of the same bytes, measured by turns. Each ratio
+is compared with the one in ``docs/verification.md``; ``make bench SAVE=1`` replaces that table.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import yaml
 
@@ -20,7 +24,6 @@ from tests import large_cluster
 from tests.forecasts.outage import losses
 from tests.https.reviews import review, vm
 from virt_admit.engine import review as engine
-from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import load, parse
@@ -29,20 +32,26 @@ from virt_admit.rules import load_rules
 
 REPEATS = 7
 SECONDS = 0.15
-"""CPU seconds per repeat."""
+"""CPU seconds of a figure, each time that it is measured."""
 
 
-def cpu(call: Callable[[], object]) -> float:
-    """CPU microseconds of one call: the best of several repeats."""
-    call()
-    best = float("inf")
-    for _ in range(REPEATS):
-        start, count = time.process_time(), 0
-        while (spent := time.process_time() - start) < SECONDS:
-            call()
-            count += 1
-        best = min(best, spent / count)
-    return best * 1e6
+def cpu(call: Callable[[], object], seconds: float = SECONDS) -> float:
+    """CPU microseconds of one call, on average."""
+    start, count = time.process_time(), 0
+    while (spent := time.process_time() - start) < seconds:
+        call()
+        count += 1
+    return spent / count * 1e6
+
+
+def by_turns(measure: Callable[[], float], peer: Callable[[], float]) -> tuple[float, float]:
+    """Return two figures that were measured by turns: those of the pair with the median ratio.
+
+    A machine may become slower from one second to the next, for both.
+    """
+    measure(), peer()  # what is computed once
+    pairs = sorted(((measure(), peer()) for _ in range(REPEATS)), key=lambda pair: pair[0] / pair[1])
+    return pairs[REPEATS // 2]
 
 
 def big_vm(size: int) -> dict[str, object]:
@@ -101,25 +110,21 @@ def reviews_on_500_nodes() -> Iterator[tuple[str, float, float, float]]:
             move()
             engine.answer(text, engine.review, every.at_admission, cluster, policy)
 
-        return cpu(answer) - moved
+        return cpu(answer) - cpu(move)
 
-    moved = cpu(move)
     for name, body, bound in (("a VM that starts", review(new), 2.5), ("an edited label", review(edited, new), 1.2)):
         text = json.dumps(body).encode()
-        yield name, answered(text, on), answered(text, off), bound
+        yield name, *by_turns(partial(answered, text, on), partial(answered, text, off)), bound
 
 
 def command_cpu(*arguments: str) -> float:
-    """CPU microseconds of a new Python process with these arguments: the best of several repeats."""
-    best = float("inf")
-    for _ in range(REPEATS):
-        process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode > 1:
-            raise RuntimeError(f"{arguments} ended with exit code {process.returncode}")
-        best = min(best, usage.ru_utime + usage.ru_stime)
-    return best * 1e6
+    """CPU microseconds of a new Python process with these arguments."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode > 1:
+        raise RuntimeError(f"{arguments} ended with exit code {process.returncode}")
+    return (usage.ru_utime + usage.ru_stime) * 1e6
 
 
 def manifests(number: int) -> str:
@@ -127,60 +132,115 @@ def manifests(number: int) -> str:
     return "".join(f"---\n{yaml.safe_dump({**big_vm(0), 'metadata': {'name': f'vm{n}'}})}" for n in range(number))
 
 
-def check_cpu(number: int, jobs: int = 1) -> float:
-    """CPU microseconds of ``check`` on one file with so many VMs."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "vms.yaml"
-        file.write_text(manifests(number))
-        return command_cpu("-m", "virt_admit", "check", "-q", "-j", str(jobs), str(file))
+def check_cpu(file: Path, jobs: int = 1) -> float:
+    """CPU microseconds of ``check`` on a file."""
+    return command_cpu("-m", "virt_admit", "check", "-q", "-j", str(jobs), str(file))
 
 
-def main() -> int:
+class Ratio(NamedTuple):
+    """What something costs, divided by what its peer costs."""
+
+    name: str
+    cost: float
+    """CPU microseconds."""
+    peer: float
+    bound: float | None = None
+    """More is a failure."""
+
+    @property
+    def value(self) -> float:
+        return round(self.cost / self.peer, 2)
+
+    @property
+    def is_too_much(self) -> bool:
+        return self.bound is not None and self.value > self.bound
+
+
+def ratios() -> Iterator[Ratio]:
     every = load_rules()
     rules, policy = every.at_admission, load("default", every)
-    failed = False
-
-    def row(name: str, value: float, base: float, bound: float | None) -> None:
-        nonlocal failed
-        ratio = value / base
-        wrong = bound is not None and ratio > bound
-        failed = failed or wrong
-        limit = f"<= {bound}" if bound else ""
-        print(f"{name:58} {value:9.1f} us  {ratio:6.2f}  {limit}{'  TOO MUCH' if wrong else ''}")
-
-    print(f"{len(rules)} rules ask at admission, {len(rules.by_kind[kinds.VM])} of them about virtual machines\n")
-    print(f"{'':58} {'CPU':>12}  {'ratio':>6}  bound")
     for size in (4_000, 10_000, 32_000, 128_000):
         create = json.dumps(review(big_vm(size))).encode()
         update = json.dumps(review(big_vm(size // 2), vm("big"))).encode()
-        loads = cpu(lambda body=create: json.loads(body))  # type: ignore[misc]
-        print(f"json.loads of a review of {len(create):,} bytes: {loads:.1f} us")
         for name, body, decide in (
             ("validate CREATE", create, engine.review),
             ("mutate CREATE", create, engine.fix),
             ("validate UPDATE", update, engine.review),
             ("mutate UPDATE", update, engine.fix),
         ):
-            spent = cpu(lambda body=body, decide=decide: engine.answer(body, decide, rules, NOTHING, policy))  # type: ignore[misc]
-            row(f"  {name}", spent, loads, 8.0 if size == 10_000 else None)
+            spent = by_turns(
+                partial(cpu, partial(engine.answer, body, decide, rules, NOTHING, policy)),
+                partial(cpu, partial(json.loads, create)),
+            )
+            yield Ratio(f"{name} of {size // 1_000} kB, by json.loads of it", *spent, 8.0 if size == 10_000 else None)
     body = json.dumps(review(big_vm(10_000))).encode()
-    few, many = claims(1_000), claims(100_000)
-    spent_few = cpu(lambda: engine.answer(body, engine.review, rules, few, policy))
-    row("look-ups among 1,000 claims", spent_few, spent_few, None)
-    spent_many = cpu(lambda: engine.answer(body, engine.review, rules, many, policy))
-    row("look-ups among 100,000 claims", spent_many, spent_few, 1.5)
-    for name, spent, base, most in reviews_on_500_nodes():
-        row(f"{name}, 500 nodes, failover rule on by off", spent, base, most)
-    start, one = command_cpu("-c", "pass"), check_cpu(1)
-    row("check of one VM, by the start of Python", one, start, 15)
-    hundred, thousand = check_cpu(100) - one, check_cpu(1_000) - one
-    row("one of 1,000 VMs in check, by one of 100", thousand / 999, hundred / 99, 2)
+    many, few = (
+        partial(cpu, partial(engine.answer, body, engine.review, rules, claims(number), policy))
+        for number in (100_000, 1_000)
+    )
+    yield Ratio("look-ups among 100,000 claims, by 1,000", *by_turns(many, few), 1.5)
+    for name, on, off, most in reviews_on_500_nodes():
+        yield Ratio(f"{name}, 500 nodes, failover rule on by off", on, off, most)
+    with tempfile.TemporaryDirectory() as folder:
+        yield from checks(Path(folder))
+
+
+def checks(folder: Path) -> Iterator[Ratio]:
+    files = {number: folder / f"{number}.yaml" for number in (1, 100, 1_000)}
+    for number, file in files.items():
+        file.write_text(manifests(number))
+    one, hundred, thousand = (partial(check_cpu, file) for file in files.values())
     text = manifests(100)
-    loads = cpu(lambda: list(yaml.load_all(text, yaml.CSafeLoader)))
-    row("check of 100 VMs, by PyYAML's C loader alone", hundred, loads, 4.5)
-    row("check of 1,000 VMs in two processes, by one process", check_cpu(1_000, 2), thousand + one, 1.5)
-    return int(failed)
+    yield Ratio("check of one VM, by the start of Python", *by_turns(one, partial(command_cpu, "-c", "pass")), 15)
+    large, small = by_turns(lambda: thousand() - one(), lambda: hundred() - one())
+    yield Ratio("one of 1,000 VMs in check, by one of 100", large / 999, small / 99, 2)
+    loads = partial(cpu, lambda: list(yaml.load_all(text, yaml.CSafeLoader)))
+    yield Ratio("check of 100 VMs, by PyYAML's C loader alone", *by_turns(lambda: hundred() - one(), loads), 4.5)
+    two = by_turns(partial(check_cpu, files[1_000], 2), thousand)
+    yield Ratio("check of 1,000 VMs in two processes, by one process", *two, 1.5)
+
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "verification.md"
+_TABLE: Final = re.compile(r"(?<=\| figure \| ratio \| bound \|\n\|---\|---\|---\|\n)(?:\|.*\n)*")
+NOISE: Final = 1.2
+"""Repeated runs on a machine that does nothing else differ by so much."""
+
+
+def stored(page: str) -> dict[str, float]:
+    """Return the ratios in the table of the page, by name."""
+    table = _TABLE.search(page)
+    lines = table[0].splitlines() if table else []
+    return {name.strip(): float(value) for name, value, _ in (line.strip("| ").split("|") for line in lines)}
+
+
+def with_table(page: str, found: Iterable[Ratio]) -> str:
+    """Return the page with these ratios in its table."""
+    lines = (f"| {each.name} | {each.value:.2f} | {each.bound or '-'} |\n" for each in found)
+    text = "".join(lines)
+    return _TABLE.sub(lambda _: text, page, count=1)
+
+
+def slower(found: Iterable[Ratio], before: Mapping[str, float]) -> list[str]:
+    """Return the names of the ratios that have grown by more than chance."""
+    return [each.name for each in found if each.value > before.get(each.name, float("inf")) * NOISE]
+
+
+def main(arguments: Sequence[str]) -> int:
+    page = PAGE.read_text()
+    before, found = stored(page), []
+    print(f"{'':62} {'CPU':>12}  {'ratio':>6} {'before':>6}  bound")
+    for each in ratios():
+        found.append(each)
+        limit = f"<= {each.bound}" if each.bound else ""
+        mark = "  TOO MUCH" if each.is_too_much else "  slower" if slower([each], before) else ""
+        old = before.get(each.name, float("nan"))
+        print(f"{each.name:62} {each.cost:9.1f} us  {each.value:6.2f} {old:6.2f}  {limit}{mark}", flush=True)
+    worse = slower(found, before)
+    print(f"slower than in {PAGE.name}: {'; '.join(worse) or 'nothing'}")
+    if "--save" in arguments:
+        PAGE.write_text(with_table(page, found))
+    return int(any(each.is_too_much for each in found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

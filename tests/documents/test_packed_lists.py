@@ -37,7 +37,9 @@ def vm(name: str) -> dict[str, Any]:
 
 
 def text(form: str, holder: dict[str, Any]) -> str:
-    return json.dumps(holder, indent=2) if form == "json" else yaml.safe_dump(holder, sort_keys=False)
+    return (
+        json.dumps(holder, indent=2) if form == "json" else yaml.dump(holder, Dumper=yaml.CSafeDumper, sort_keys=False)
+    )
 
 
 def described(content: str) -> list[Any]:
@@ -123,12 +125,39 @@ def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 def peak(file: Path, content: str) -> int:
     file.write_text(content)
-    code = "import sys; from virt_admit.cli.sources import read_sources; found = read_sources(sys.argv[1:], keep=False)"
-    code += "; print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"  # wait4 counts the parent, too
-    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
-    return int(done.stdout) >> 10
+    return mib(
+        "from virt_admit.cli.sources import read_sources; found = read_sources(sys.argv[1:], keep=False)", str(file)
+    )
+
+
+def mib(code: str, *arguments: str) -> int:
+    """Return the MiB that a new Python process takes for this code. It says so itself: wait4 counts the parent, too."""
+    code = f"import sys\n{code}\nprint(open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return int(done.stderr) >> 10
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_a_list_takes_hardly_more_memory_than_separate_documents(form: str, peaks: dict[str, int]) -> None:
     assert peaks[f"list.{form}"] <= peaks["separate.yaml"] * MORE, peaks
+
+
+CHECK = """
+from virt_admit.cli.commands.check import command
+command.main(sys.argv[1:], standalone_mode=False)
+"""
+MOST = 256
+"""MiB for ``check`` of 10,000 VMs. A fifth of them are checked here: each takes the same."""
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_check_of_ten_thousand_vms_takes_a_quarter_of_a_gib(form: str, tmp_path: Path) -> None:
+    def taken(number: int) -> int:
+        file = tmp_path / f"{number}.{form}"
+        file.write_text(
+            text(form, {"apiVersion": "v1", "kind": "List", "items": [vm(f"vm{n}") for n in range(number)]})
+        )
+        return mib(CHECK, "-q", "-j", "1", str(file))
+
+    one = taken(1)
+    assert one + 5 * (taken(2_000) - one) <= MOST

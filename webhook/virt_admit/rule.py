@@ -37,6 +37,7 @@ from virt_admit.model.problems import ProblemId as ProblemId
 from virt_admit.model.problems import problem_of as problem_of
 from virt_admit.model.releases import NO_TARGET, UpgradeTarget
 
+S = TypeVar("S")
 T = TypeVar("T")
 if TYPE_CHECKING:  # PEP 696, so that Context alone means a context without parameters; at run time from Python 3.13 on
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -180,8 +181,8 @@ class Context(NamedTuple, Generic[P]):
     judge: Callable[[Object], Judgement] = no_judge
     """Judges a derived object by all rules, as if the user of the request created it."""
 
-    def cached(self, function: Callable[[Object, Cluster], T], obj: Object) -> T:
-        """Return ``function(obj, cluster)``, computed once per review for all rules."""
+    def cached(self, function: Callable[[S, Cluster], T], obj: S) -> T:
+        """Return ``function(obj, cluster)``, computed once per review for all rules. It may raise ``Unseen``."""
         return self.facts.of(function, obj)
 
 

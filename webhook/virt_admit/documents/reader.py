@@ -85,7 +85,7 @@ class Document:
 
     def packed(self) -> Document:
         """Return the document with the object as JSON text, which takes a tenth of the memory."""
-        return replace(self, content=json_codec.dumps(self.data))
+        return self if isinstance(self.content, bytes) else replace(self, content=json_codec.dumps(self.content))
 
     @property
     def span(self) -> Span:
@@ -338,12 +338,23 @@ def _objects(
     spans = positions.spans(value)[2][name][2][2]
     for index, member in enumerate(members):
         if isinstance(member, PackedMember):
-            data = json_codec.loads(member.content)
-            named, where = _named(data, value), member.positions
-            # the offsets belong to the keys of the text, in their order
-            yield from _objects(text, named, where if named is data else SpanPositions(where.spans(data)), [])
+            yield from _packed_objects(text, member, value)
         else:
             yield from _objects(text, _named(member, value), SpanPositions(spans[index]), within[index])
+
+
+def _packed_objects(
+    text: TextChunk, member: PackedMember, holder: dict[str, Any]
+) -> Iterator[Document | DocumentError]:
+    """Yield the objects in a packed member of a List."""
+    data = json_codec.loads(member.content)
+    named, where = _named(data, holder), member.positions
+    # the offsets belong to the keys of the text, in their order
+    for each in _objects(text, named, where if named is data else SpanPositions(where.spans(data)), []):
+        if isinstance(each, Document) and each.content is data:
+            yield replace(each, content=member.content)
+        else:
+            yield each
 
 
 def _named(member: Any, holder: dict[str, Any]) -> Any:

@@ -30,7 +30,8 @@ def _unchanged(request: Request, rules: Rules) -> bool:
     obj, old = request.obj, request.old
     if obj is None or old is None or request.kind is None or obj.data.get("spec") != old.data.get("spec"):
         return False
-    if any(obj.metadata[part].texts != old.metadata[part].texts for part in request.kind.judged_metadata):
+    parts = ((obj.metadata[part], old.metadata[part]) for part in request.kind.judged_metadata)
+    if any(now.value != before.value and now.texts != before.texts for now, before in parts):
         return False
     return all(_metadata(obj, key) == _metadata(old, key) for key in rules.metadata.get(request.kind, ()))
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
 from virt_admit.engine import probe
 from virt_admit.engine.admission_review import (
+    NONE_OMITTED,
     Reply,
     Request,
     Response,
@@ -140,7 +141,7 @@ class _Evaluation:
         self.facts = ReviewCache(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
         self._contexts: dict[int, Context[Any]] = {}
         self.gaps = Gaps()
-        self.omitted: Counter[Action] = Counter()
+        self.omitted: Mapping[Action, int] = NONE_OMITTED
 
     def _context(self, params: Any) -> Context[Any]:
         """Return what a check may know. Rules with the same parameters, which are mostly none, share it."""
@@ -216,7 +217,7 @@ class _Evaluation:
         """
         findings = self.findings(rule, params)
         first = next(findings, None)
-        if first is None:
+        if first is None:  # the common case
             return []
         known = self._known_findings(rule, params, max_action)
         exempted = self._exempted(rule, max_action)
@@ -239,7 +240,8 @@ class _Evaluation:
         if self.gaps.failed(rule):
             kept = [verdict._replace(action=min(verdict.action, Action.WARN)) for verdict in kept]
             omitted = Counter({Action.WARN: omitted.total()})
-        self.omitted += omitted
+        if omitted:
+            self.omitted = Counter(self.omitted) + omitted
         return kept
 
     def _known_findings(self, rule: Rule, params: Any, max_action: Action) -> KnownFindings | None:

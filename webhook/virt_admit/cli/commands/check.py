@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -278,7 +279,7 @@ class _FileJudge(NamedTuple):
         old = {_identity(obj): obj for obj in self.old}
         documents = _documents(sources)
         cluster = with_objects(self.cluster, self._looked_up(documents))
-        cluster.provide(planned, tuple(self._planned(documents, old)))
+        cluster.provide(planned, _PlannedDocuments(self, documents, old))
         results: list[ObjectResult] = []
         other_kinds = 0
         judge = partial(self._judged, cluster=cluster, old=old, include_opt_in_fixes=include_opt_in_fixes)
@@ -311,13 +312,6 @@ class _FileJudge(NamedTuple):
             found.append(result)
         return found, other_kinds
 
-    def _planned(self, documents: Sequence[Document], old: Mapping[_Identity, Object]) -> Iterator[Planned]:
-        """Yield the objects that are judged, which may take room from each other."""
-        for document in documents:
-            obj = namespaced_object(document, self.namespace)
-            if self.selector.matches(obj.labels):
-                yield Planned(obj, old.get(_identity(obj)))
-
     def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
         """Yield the objects that rules may look up, those of numerous kinds with the fields that rules read alone."""
         from virt_admit.kube.field_filter import retained_fields  # noqa: PLC0415 - see _looks_up
@@ -345,6 +339,21 @@ class _FileJudge(NamedTuple):
         request = Request(operation, kind, obj, old, name=obj.name, namespace=obj.namespace, target=self.target)
         response = review.judge(request, self.rules, cluster, self.policy, include_opt_in_fixes)
         return of_file(request, response, document, self.label)
+
+
+@dataclass(frozen=True)
+class _PlannedDocuments:
+    """The objects that are judged, which may take room from each other."""
+
+    judge: _FileJudge
+    documents: Sequence[Document]
+    old: Mapping[_Identity, Object]
+
+    def __iter__(self) -> Iterator[Planned]:
+        for document in self.documents:
+            obj = namespaced_object(document, self.judge.namespace)
+            if self.judge.selector.matches(obj.labels):
+                yield Planned(obj, self.old.get(_identity(obj)))
 
 
 _Identity = tuple[str, str, str, str]

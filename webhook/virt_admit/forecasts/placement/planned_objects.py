@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -16,6 +16,9 @@ class Planned(NamedTuple):
     old: Object | None = None
 
 
-def planned(_cluster: Cluster) -> Sequence[Planned]:
-    """Return the objects that are judged together, in their order. ``check`` provides them; a request has none."""
+def planned(_cluster: Cluster) -> Iterable[Planned]:
+    """Return the objects that are judged together, in their order. ``check`` provides them; a request has none.
+
+    Each loop over them decodes them again, because all of them at once take much memory.
+    """
     return ()

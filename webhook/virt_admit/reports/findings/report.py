@@ -17,6 +17,7 @@ from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule
 
 _NO_PATH: Final = Path()
+_NOWHERE: Final = Location("", 0, 0, 0, 0)
 
 DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
@@ -134,7 +135,8 @@ class Report(NamedTuple):
 
     def rows(self) -> list[ReportRow]:
         """Return every row, sorted by place and rule."""
-        rows = sorted((row for result in self.results for row in rows_of(result)), key=lambda row: row.place)
+        rows = [row for result in self.results for row in rows_of(result)]
+        rows.sort(key=lambda row: row.location or _NOWHERE)  # its end changes nothing: equal places are sorted below
         together = [list(same) for _, same in groupby(rows, lambda row: row.place)]
         # half of the rows have a place of their own, and the rest of the order takes most of the time
         return [row for same in together for row in (sorted(same, key=lambda r: r.order) if len(same) > 1 else same)]
@@ -309,8 +311,9 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
         yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
         yield _verdict_row(result, verdict, verdict.message, fix=verdict.finding.fix, exempted=verdict.exempted)
+    messages = {what: f"not available: {what}" for _, what in response.unseen}  # several rules share one
     for rule, what in response.unseen:
-        yield _row(result, rule.id, None, f"not available: {what}", unseen=what)
+        yield _row(result, rule.id, None, messages[what], unseen=what)
     for rule, error in response.errors:
         yield _row(result, rule.id, None, f"the rule crashed: {error}", error=error)
     for duplicate in result.document.duplicates if result.document else ():

@@ -6,12 +6,14 @@ exists on one node, so the target pod of a migration is never scheduled, or find
 **Fix.** Move the disk to shared storage, or set ``evictionStrategy: None``.
 """
 
-from collections.abc import Iterator
+from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, node_local_volumes, storage, vms
-from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Unseen, cut, first_that_fits, rule, union
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, cut, first_that_fits, rule, union
+
+_CLAIMS: Final = (("persistentVolumeClaim", "claimName"), ("dataVolume", "name"))
 
 
 @rule(
@@ -26,7 +28,8 @@ from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, U
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    claims = [claim for volume in vms.vmi_spec(obj)["volumes"].items() for claim in _claims(volume) if claim.text]
+    volumes = vms.vmi_spec(obj)["volumes"].items()
+    claims = [claim for volume in volumes for path in _CLAIMS if (claim := volume.at(*path)).text]
     if not claims or not vmi_evictions.awaits_migration(obj, context.facts):
         return
     vmi = context.cached(expand.expand, obj)
@@ -47,8 +50,3 @@ def check(obj: Object, context: Context) -> Findings:
                 f"this claim is on one node ({cut(why, 40)}), so a drain hangs. Use shared storage.",
             )
             yield Finding(claim.path, message, value=name)
-
-
-def _claims(volume: Field) -> Iterator[Field]:
-    yield volume.at("persistentVolumeClaim", "claimName")
-    yield volume.at("dataVolume", "name")

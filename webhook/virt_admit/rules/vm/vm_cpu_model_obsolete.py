@@ -29,7 +29,7 @@ from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, U
 def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
-    model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
+    model = context.cached(cpu_models.named, vmi) if vmi.spec.is_map else None
     obsolete = configuration.obsolete_models(cluster)
     if model is None:
         return

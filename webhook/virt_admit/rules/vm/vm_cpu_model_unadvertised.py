@@ -26,7 +26,7 @@ from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, n
 def check(obj: Object, context: Context) -> Findings:
     cluster = context.cluster
     vmi = context.cached(expand, obj)
-    model = cpu_models.named(vmi, cluster) if vmi.spec.is_map else None
+    model = context.cached(cpu_models.named, vmi) if vmi.spec.is_map else None
     if model is None or model.name in configuration.obsolete_models(cluster):
         return
     offers = cpu_models.offers(cluster)

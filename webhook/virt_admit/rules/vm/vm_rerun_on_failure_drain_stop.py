@@ -22,7 +22,7 @@ def check(vm: Object, context: Context) -> Findings:
     run = vms.vm_spec(vm)["runStrategy"]
     if run.value != "RerunOnFailure" or not vms.vmi_spec(vm).is_map:
         return
-    strategy = expand.strategy(vm, context.cluster)
+    strategy = context.cached(expand.strategy, vm)
     if strategy.value not in ("None", "LiveMigrateIfPossible"):
         return
     assessment = context.cached(migratability.assess, vm)

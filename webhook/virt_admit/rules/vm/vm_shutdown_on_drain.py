@@ -24,7 +24,7 @@ def check(vm: Object, context: Context) -> Findings:
     outcomes = lifecycle.RUN_STRATEGY.get(run or "")
     if outcomes is None or run == "Halted" or not vms.vmi_spec(vm).is_map:
         return
-    strategy = expand.strategy(vm, context.cluster)
+    strategy = context.cached(expand.strategy, vm)
     cause = ""
     if strategy.value == "LiveMigrateIfPossible":
         assessment = context.cached(migratability.assess, vm)

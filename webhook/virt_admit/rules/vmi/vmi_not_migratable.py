@@ -26,7 +26,7 @@ from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, pro
 def check(vmi: Object, context: Context) -> Findings:
     if not vmis.running(vmi) or vmis.migratable(vmi) is not False:
         return
-    strategy = expand.strategy(vmi, context.cluster)
+    strategy = context.cached(expand.strategy, vmi)
     if strategy.value == "LiveMigrate":
         yield Finding(
             strategy.path,

@@ -25,7 +25,7 @@ def check(vmi: Object, context: Context) -> Findings:
     outdated = vmi.label(OUTDATED)
     if not outdated.present or vmis.migratable(vmi) is not False:
         return
-    strategy = expand.strategy(vmi, context.cluster)
+    strategy = context.cached(expand.strategy, vmi)
     if strategy.value in ("LiveMigrate", "External"):
         yield Finding(
             outdated.path,
