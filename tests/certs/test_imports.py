@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import virt_admit_certs
+from tests.for_each import for_each
 
 STRANGERS = ("virt_admit", "flask", "gunicorn", "prometheus_client", "kubernetes", "click", "yaml")
 PACKAGE = Path(virt_admit_certs.__file__).parent
@@ -19,7 +18,7 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("module", MODULES)
+@for_each("module", MODULES)
 def test_no_stranger_is_imported(module):
     code = f"import sys, virt_admit_certs.{module}; print(*sorted(set(sys.modules) & {set(STRANGERS)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

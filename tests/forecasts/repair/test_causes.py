@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.builders import manifest
+from tests.for_each import for_each
 from tests.forecasts.repair.broken_clusters import (
     INTERFACES,
     ROOM,
@@ -202,7 +201,7 @@ CAUSES = {
 }
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@for_each("name", CAUSES)
 def test_the_plan_flips_the_verdict(name):
     objects, steps = CAUSES[name]
     broken = cluster(*objects)
@@ -217,7 +216,7 @@ def test_the_plan_flips_the_verdict(name):
     assert {solved for step in plan.steps for solved in step.solves} == {problem.id for problem in plan.problems}
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@for_each("name", CAUSES)
 def test_a_step_left_out_brings_a_blocker_back(name):
     broken = cluster(*CAUSES[name][0])
     plan = repair(broken, Goal.DRAIN)

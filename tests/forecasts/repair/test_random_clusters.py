@@ -8,6 +8,7 @@ import os
 import pytest
 
 from tests import blindness
+from tests.for_each import for_each
 from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
 from virt_admit.forecasts.repair.planning import repair
@@ -67,7 +68,7 @@ def test_a_step_left_out_is_missed(first):
             assert drain(applied(rest, cluster)).drainable is not True, (seed, step.id)
 
 
-@pytest.mark.parametrize("seed", range(0, SEEDS, 10))
+@for_each("seed", range(0, SEEDS, 10))
 def test_an_upgrade_is_possible_after_a_plan_that_says_so(seed):
     plan = repair(random_cluster(seed), Goal.UPGRADE)
     assert plan.reaches or plan.remaining or plan.unseen
