@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -74,15 +74,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return not file.startswith(SHARED_SERVER), rank.get(file, len(rank))
 
     items.sort(key=order)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Name file and line of the case below the failure of a test about a case of a rule."""
-    report = yield
-    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    if report.failed and {"rule", "case"} <= params.keys():
-        from tests.rules import cases
-
-        report.sections.append(("the case", cases.place(params["rule"], params["case"])))
-    return report

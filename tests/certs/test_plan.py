@@ -26,6 +26,7 @@ from tests.certs.plan_states import (
     without,
 )
 from tests.certs.world import DAILY, DAY, HOUR, SECOND, START
+from tests.for_each import for_each
 from virt_admit_certs.certificates import timestamp
 from virt_admit_certs.plan import STEPS, Observation, RotationStep, phase, plan, renew_at, upcoming
 from virt_admit_certs.state import CertificateState, render
@@ -90,7 +91,7 @@ ROWS: list[tuple[str, CertificateState, datetime, Observation, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("state", "now", "seen", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@for_each("state, now, seen, expected", [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_row(state, now, seen, expected):
     assert name(state, now, seen) == expected
 

@@ -68,6 +68,7 @@ def schedules(draw: Callable[..., int]) -> RotationSettings:
     )
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=40, deadline=None, derandomize=True)
 @given(schedules(), st.data())
 def test_under_all_settings_nothing_expires_and_nothing_storms(settings, data):

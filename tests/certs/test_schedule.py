@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.certs.world import DAILY, HOUR, SECOND
+from tests.for_each import for_each
 from virt_admit_certs.plan import Observation, plan
 from virt_admit_certs.schedule import (
     PROFILES,
@@ -50,9 +51,7 @@ class TestDurations:
     def test_good(self, text, hours):
         assert parse_duration(text) == timedelta(hours=hours)
 
-    @pytest.mark.parametrize(
-        "text", ["", "48", "h", "48 h", "-1h", "1.5h", "1w", "1h ", " 1h", "1h30", "1H", "9" * 30 + "d", "٤h"]
-    )
+    @for_each("text", ["", "48", "h", "48 h", "-1h", "1.5h", "1w", "1h ", " 1h", "1h30", "1H", "9" * 30 + "d", "٤h"])
     def test_bad(self, text):
         with pytest.raises(ValueError, match=r"duration|too long"):
             parse_duration(text)
@@ -101,8 +100,8 @@ class TestSettings:
     def test_names_are_canonical_and_unique(self):
         assert parse_settings({}, names=("A.Svc", "a.svc", "::0001")).names == ("a.svc", "::1")
 
-    @pytest.mark.parametrize(
-        ("values", "parts"),
+    @for_each(
+        "values, parts",
         [
             ({"serving-duration": "9m59s"}, ["serving-duration", "9m59s", "10m"]),
             ({"serving-renew-before": "9m"}, ["serving-renew-before", "9m", "10m"]),

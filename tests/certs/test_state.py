@@ -233,6 +233,7 @@ class TestRead:
         assert is_authority(with_ca.sign(key, SHA256()))
         assert not is_authority(builder.sign(key, SHA256()))
 
+    @pytest.mark.slow
     @settings(max_examples=200, deadline=None)
     @given(
         st.dictionaries(

@@ -46,6 +46,7 @@ def connect(port: int, context: ssl.SSLContext, name: str | None = "webhook.test
         return tls.getpeercert(binary_form=True) or b""
 
 
+@pytest.mark.slow
 def test_a_thousand_connections_over_fifty_swaps(serve, signer):
     front = TlsContextProvider()
     pairs = [serving(signer) for _ in range(51)]
@@ -257,6 +258,7 @@ def test_without_memfd_a_private_file_does_and_is_gone_at_once(signer, monkeypat
     assert not os.path.exists(path)
 
 
+@pytest.mark.slow
 def test_swaps_leave_nothing_behind(signer):
     front = TlsContextProvider()
     measured = []

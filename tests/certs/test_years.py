@@ -203,6 +203,7 @@ HAPPENINGS = (
 )
 
 
+@pytest.mark.slow
 def test_whatever_happens() -> None:
     lived = Counter[str]()
 

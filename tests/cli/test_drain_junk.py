@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.data())
 def test_a_plan_of_junk_is_a_plan(data):

@@ -349,6 +349,7 @@ def test_it_looks_up_only_what_it_declares():
     assert cluster.read <= set(LOOKS_UP)
 
 
+@pytest.mark.slow
 def test_a_thousand_vms_on_fifty_nodes_take_less_than_two_seconds():
     """Of CPU time on the reference machine of tests/work.py, where it takes about a tenth of a second."""
     nodes = [node(f"node-{number:02}") for number in range(50)]

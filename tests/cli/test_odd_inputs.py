@@ -147,6 +147,7 @@ def test_pod_requests_that_are_no_quantities_leave_the_room_of_a_node_open(amoun
     assert any("node b" in what for what in unsized.unseen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [("scan",), ("drain", "--all"), ("upgrade",)], ids=" ".join)
 @pytest.mark.parametrize("form", ["text", "json", "html"])
 @pytest.mark.parametrize("seed", [7, 12, 31])

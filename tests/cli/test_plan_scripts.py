@@ -110,6 +110,7 @@ class Machine:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_a_second_run_changes_nothing(tmp_path, name):
     machine = Machine(tmp_path, *CLUSTERS[name])
@@ -179,6 +180,7 @@ def test_an_object_that_has_changed_is_left_alone(tmp_path):
     assert machine.written == []  # no blank disk either
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_the_undo_in_a_script_leads_back(tmp_path, name):
     machine = Machine(tmp_path, *CLUSTERS[name])

@@ -96,6 +96,7 @@ def follow(api, tmp_path):
         each.ended()
 
 
+@pytest.mark.slow
 def test_an_upgrade_is_followed_until_all_nodes_are_done(api, follow, tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(PLAN))
     run = follow("--against", str(tmp_path / "plan.json"))
@@ -109,6 +110,7 @@ def test_an_upgrade_is_followed_until_all_nodes_are_done(api, follow, tmp_path):
     assert run.lines[-1].endswith("all 3 nodes are done")
 
 
+@pytest.mark.slow
 def test_following_as_json_lines(follow):
     run = follow("-o", "json", "--timeout", "3s")
     assert run.ended() == 1
@@ -122,6 +124,7 @@ def test_following_as_json_lines(follow):
     assert (end["result"], end["possible"]) == ("timeout", True)
 
 
+@pytest.mark.slow
 def test_following_without_rights(api, follow):
     api.forbidden.add(path_of(NODE))
     run = follow()

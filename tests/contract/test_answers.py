@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.for_each import for_each
 from tests.paths import EXAMPLES
 from virt_admit.engine import review
 from virt_admit.kube import snapshots
@@ -33,7 +32,7 @@ def answer(recording: dict[str, Any]) -> Any:
     return loads(review.answer(body, decide, load_rules().at_admission, cluster, policy).body)
 
 
-@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
+@for_each("file", RECORDINGS)
 def test_the_answer_is_this_very_one(file: Path) -> None:
     recording = json.loads(file.read_text())
     assert answer(recording) == recording["answer"]

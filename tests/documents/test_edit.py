@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.documents.editing import MANY, adding
+from tests.for_each import for_each
 from virt_admit.documents import yaml_reader
 from virt_admit.documents.edit import edit_text
 from virt_admit.model.kubernetes import json_patch
@@ -93,8 +94,8 @@ def test_maps_that_no_key_holds(text: str, path: tuple[str | int, ...], after: s
     assert spliced(text, adding(*path)) == after
 
 
-@pytest.mark.parametrize(
-    ("value", "written"),
+@for_each(
+    "value, written",
     [
         ("None", "None"),
         ("shop/db-1.2", "shop/db-1.2"),
@@ -135,8 +136,8 @@ def test_a_test_changes_nothing() -> None:
         edit_text(text.encode(), "vm.yaml", [[Patch("test", Path("spec", "a"), 2)]])
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
+@for_each(
+    "text, why",
     [
         ("spec: &s\n  a: 1\n", "spec is named by an anchor (&)"),
         ("spec: &s {}\nother: *s\n", "spec is named by an anchor (&)"),

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.documents.reading import VM, as_sent, failure, one, typed
+from tests.for_each import for_each
 from tests.paths import DATA
 from virt_admit.documents import yaml_reader
 from virt_admit.documents.reader import Duplicate, Location, read
@@ -24,23 +25,21 @@ def values(text: str | bytes) -> list[Any]:
 
 
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize(
-    "case", [case for case in RECORDED["cases"] if "json" in case], ids=lambda case: case["yaml"][:30]
-)
+@for_each("case", [case for case in RECORDED["cases"] if "json" in case])
 def test_values_are_those_of_kubectl(case: dict[str, str]) -> None:
     trees = [tree.value for tree in yaml_reader.YamlReader().documents(case["yaml"])]
     assert typed(trees or [None]) == typed([as_sent(json.loads(case["json"]))])
 
 
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize("case", [case for case in RECORDED["cases"] if "error" in case], ids=lambda case: case["yaml"])
+@for_each("case", [case for case in RECORDED["cases"] if "error" in case])
 def test_what_kubectl_refuses_is_an_error(case: dict[str, str]) -> None:
     assert failure(case["yaml"]).line >= 1
 
 
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize(
-    ("text", "message", "column"),
+@for_each(
+    "text, message, column",
     [
         ("true: a", "quote it", 1),
         ("y: a", "read as true: quote it", 1),
@@ -60,8 +59,8 @@ def test_stricter_than_kubectl(text: str, message: str, column: int) -> None:
     assert (error.line, error.column) == (1, column)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@for_each(
+    "text, expected",
     [
         ('{"a": 1}', [{"a": 1}]),
         (' \r\n\t{"a": 1}\n', [{"a": 1}]),
@@ -84,8 +83,8 @@ def test_json(text: str, expected: list[Any] | None) -> None:
 
 
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize(
-    ("content", "expected"),
+@for_each(
+    "content, expected",
     [
         (b"", []),
         (b" \n\n", []),
@@ -204,9 +203,9 @@ PLACES = [
 
 
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
-@pytest.mark.parametrize("prefix", ["", "\ufeff", "---\n", "kind: Other\n---\n", "%YAML 1.1\n---\n"])
-@pytest.mark.parametrize(("path", "start", "end"), PLACES, ids=lambda value: "/".join(map(str, value)))
+@for_each("newline", ["\n", "\r\n"])
+@for_each("prefix", ["", "\ufeff", "---\n", "kind: Other\n---\n", "%YAML 1.1\n---\n"])
+@for_each("path, start, end", PLACES)
 def test_places(newline: str, prefix: str, path: Path, start: tuple[int, int], end: tuple[int, int]) -> None:
     content = (prefix + VM).replace("\n", newline).encode()
     document = read(content, "vm.yaml")[0][-1]
@@ -219,8 +218,8 @@ def test_places(newline: str, prefix: str, path: Path, start: tuple[int, int], e
 JSON_VM = '{\r\n  "kind": "A",\n  "spec": {"x\\ty": [1, {"é": "ü"}, []]}\n}\n{"kind": "B",\n "z": {}}'
 
 
-@pytest.mark.parametrize(
-    ("index", "path", "place"),
+@for_each(
+    "index, path, place",
     [
         (0, (), (1, 1, 4, 2)),
         (0, ("kind",), (2, 3, 2, 14)),

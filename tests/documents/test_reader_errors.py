@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.documents.reading import failure, one
+from tests.for_each import for_each
 from virt_admit.documents.reader import read
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -13,8 +14,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize(
-    ("content", "place", "message"),
+@for_each(
+    "content, place, message",
     [
         (b"a: 1\n\tb: 2\n", (2, 1), "YAML does not allow a tab here"),
         (b"\ta: 1\n", (1, 1), "a tab"),
@@ -53,7 +54,6 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         (b"a: 1\n}\n", (2, 1), "expected"),
         (b'{"a": 1', (1, 8), "expected ',' or '}'"),
     ],
-    ids=lambda value: repr(value)[:30],
 )
 def test_bad_files(content: bytes, place: tuple[int, int], message: str) -> None:
     error = failure(content)

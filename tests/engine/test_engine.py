@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.for_each import for_each
 from virt_admit.engine import review as engine
 from virt_admit.engine.admission_review import Request, encode
 from virt_admit.engine.decoding import ReviewError, decode
@@ -319,16 +320,13 @@ class TestWire:
         assert ("status" in request.obj.data) is kept
         assert request.obj.data["spec"] == {"size": 4}
 
-    @pytest.mark.parametrize(
-        "body",
-        [
+    @for_each("body", [
             b"", b"null", b"[]", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"kind": "AdmissionReview"}',
             b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}}',
             b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
             b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
             b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": ""}}',
-        ],
-    )  # fmt: skip
+        ])  # fmt: skip
     def test_refuses_what_is_no_review(self, body):
         with pytest.raises(ReviewError):
             decode(body)

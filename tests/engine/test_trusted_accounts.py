@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.for_each import for_each
 from tests.https.reviews import vm
 from tests.rules.never_break_world import ask, cluster, silent
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
@@ -27,8 +28,8 @@ def by(account: str, namespace: str) -> dict[str, Any]:
 INSTALLED = cluster(resource("KubeVirt", "virt"), resource("HyperConverged", "virt"))
 
 
-@pytest.mark.parametrize("account", KUBEVIRT_ACCOUNTS)
-@pytest.mark.parametrize("namespace", ["shop", "kubevirt", "openshift-cnv"])
+@for_each("account", KUBEVIRT_ACCOUNTS)
+@for_each("namespace", ["shop", "kubevirt", "openshift-cnv"])
 def test_a_kubevirt_account_of_another_namespace_is_judged_like_any_user(account: str, namespace: str) -> None:
     theirs = by(f"kubevirt-{account}", namespace)
     assert ask(FAULTY, over=INSTALLED, **theirs) == ask(FAULTY, over=INSTALLED)

@@ -17,6 +17,7 @@ from tests.load import Load, Poster
 from tests.waiting import eventually
 
 
+@pytest.mark.slow
 def test_after_sigterm_it_serves_until_the_stop_delay_ends(tmp_path):
     """Not ready at once, so that no more calls come; and who has not noticed yet is answered."""
     with Webhook(tmp_path, "--stop-delay", "10") as webhook:

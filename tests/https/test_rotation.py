@@ -201,6 +201,7 @@ def test_an_expired_certificate_is_not_ready_but_still_served(external, mount, i
     eventually(lambda: external.ops("/readyz")[0] == 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "bits"), [("rsa2048", 2048), ("p384", 384)])
 def test_other_kinds_of_keys_and_long_names(tmp_path, kind, bits):
     name = f"webhook.{'n' * 63}.svc"
@@ -227,6 +228,7 @@ def test_old_versions_of_tls_are_refused(webhook):
         send(webhook, trusting)
 
 
+@pytest.mark.slow
 def test_clients_are_verified_by_the_current_ca(tmp_path):
     ours, theirs, next_one = trustme.CA(), trustme.CA(), trustme.CA()
     ours.cert_pem.write_to_path(tmp_path / "clients.crt")

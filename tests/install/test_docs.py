@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.for_each import for_each
 from tests.https.reviews import review, vm
 from tests.paths import ROOT
 from virt_admit.cli import main
@@ -53,7 +54,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+@for_each("file", PAGES)
 def test_links_lead_somewhere(file):
     text = re.sub(r"```.*?```|`[^`]*`", "", file.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -83,18 +84,18 @@ def test_no_page_link_or_manifest_has_a_placeholder_for_an_owner():
     assert [str(file) for file in found if re.search(r"\bOWNER/|\bORG/|<owner>", file.read_text())] == []
 
 
-@pytest.mark.parametrize("file", [file for file in PAGES if file.parent == ROOT / "docs"], ids=lambda file: file.name)
+@for_each("file", [file for file in PAGES if file.parent == ROOT / "docs"])
 def test_every_page_is_reached_from_the_readme(file):
     readme = (ROOT / "README.md").read_text()
     assert f"docs/{file.name}" in readme
 
 
-@pytest.mark.parametrize("verb", main.VERBS)
+@for_each("verb", main.VERBS)
 def test_verbs(verb):
     assert re.search(rf"\bvirt-admit {verb}\b", page("cli.md"))
 
 
-@pytest.mark.parametrize("verb", main.VERBS)
+@for_each("verb", main.VERBS)
 def test_flags(verb):
     command = importlib.import_module(f"virt_admit.cli.commands.{verb}").command
     parts = command.commands.values() if isinstance(command, click.Group) else [command]
@@ -102,7 +103,7 @@ def test_flags(verb):
     assert {flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", DOCS)} == set()
 
 
-@pytest.mark.parametrize("row", re.findall(r"^\| (?!attack ).*\|$", page("threat-model.md"), re.MULTILINE))
+@for_each("row", re.findall(r"^\| (?!attack ).*\|$", page("threat-model.md"), re.MULTILINE))
 def test_every_attack_has_a_guard_and_a_test(row):
     attack, _who, guard, tests = (cell.strip() for cell in row.strip("|").split("|"))
     assert attack
@@ -187,7 +188,7 @@ def families() -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(families()))
+@for_each("name", sorted(families()))
 def test_metrics(name):
     kind, labels = families()[name]
     (row,) = [line for line in page("metrics.md").splitlines() if line.startswith(f"| `{name}` ")]

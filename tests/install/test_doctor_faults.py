@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 from datetime import timedelta
 
-import pytest
-
+from tests.for_each import for_each
 from tests.install.installation import (
     GUARDS,
     MUTATING,
@@ -167,7 +166,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@for_each("name", WRONG)
 def test_each_fault_is_named(name):
     breaking, (topic, text) = WRONG[name]
     cluster = Cluster()

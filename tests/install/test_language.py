@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
 from tests.paths import ROOT
 
 PACKAGE = "webhook/virt_admit"
@@ -95,7 +96,7 @@ def idioms(text: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("pattern", COVERED)
+@for_each("pattern", COVERED)
 def test_the_list_of_files_is_current(pattern):
     assert any(ROOT.glob(pattern)), pattern
 
@@ -110,8 +111,8 @@ def test_no_banned_idiom():
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
+@for_each(
+    "text, name",
     [
         ("'Foo' is no eviction strategy", "is no <noun>"),
         ("Somebody owns it", "somebody"),

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.for_each import for_each
 from tests.paths import ROOT
 from virt_admit.cli import main
 from virt_admit.cli.commands import scan, serve
@@ -54,7 +55,7 @@ def registered(configuration: dict[str, Any]) -> Counter[tuple[str, str]]:
 
 
 class TestRegistration:
-    @pytest.mark.parametrize("kind", RULES.kinds, ids=str)
+    @for_each("kind", RULES.kinds)
     def test_a_judged_kind_is_in_exactly_one_entry_with_what_its_rules_ask_for(self, kind):
         found = [
             rule
@@ -129,7 +130,7 @@ class TestRegistration:
         assert [entry.name for entry in ENTRIES if entry.exact] == ["hyperconverged"]
         assert [entry["matchPolicy"] for entry in VALIDATE["webhooks"]].count("Exact") == 1
 
-    @pytest.mark.parametrize("entry", [*VALIDATE["webhooks"], *MUTATE["webhooks"]], ids=lambda each: each["name"])
+    @for_each("entry", [*VALIDATE["webhooks"], *MUTATE["webhooks"]], lambda entry: entry["name"])
     def test_namespaces_that_are_left_out(self, entry):
         names, opt_out = entry["namespaceSelector"]["matchExpressions"]
         machines = entry["name"].startswith(("virtual-machines.", "instances.", "clones."))
@@ -169,14 +170,14 @@ class TestRegistration:
         assert mutate["clientConfig"] == {"url": "https://h:1/mutate", "caBundle": "UEVN"}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+@for_each("file", FILES)
 def test_no_file_deletes_several_objects(file):
     """kubectl 1.32 and before would crash (kubernetes-sigs/kustomize#5471)."""
     deletions = [obj for obj in yaml.safe_load_all(file.read_text()) if obj and obj.get("$patch") == "delete"]
     assert len(deletions) <= 1
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+@for_each("file", FILES)
 def test_shipped_yaml_has_no_ca_bundle(file):
     assert not re.search(r"^[ -]*caBundle:", file.read_text(), re.MULTILINE)
 

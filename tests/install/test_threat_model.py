@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from tests.for_each import for_each
 from tests.paths import ROOT
 
 PATHS = sorted(
@@ -17,7 +16,7 @@ PATHS = sorted(
 )
 
 
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 def test_what_is_named_exists(path: str) -> None:
     assert (ROOT / path).is_file()
 

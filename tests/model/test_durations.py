@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.int_or_percent import INT_OR_PERCENT
 from virt_admit.model.kubernetes.units import (
     DURATION,
@@ -25,8 +26,8 @@ from virt_admit.model.kubernetes.units import (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "nanoseconds"),
+@for_each(
+    "text, nanoseconds",
     [
         ("0", 0),
         ("+0", 0),
@@ -61,7 +62,7 @@ def test_durations(text: str, nanoseconds: int) -> None:
     assert parse_duration(text) == nanoseconds
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         *("", "60", "00", "1d", "1w", "1M", "1H", "5min", "5sec", "1m 0s", " 5m", "5m ", "5m\n", "1e3s", "100000000h"),
@@ -70,7 +71,6 @@ def test_durations(text: str, nanoseconds: int) -> None:
         *("9223372036854775808ns", "-9223372036854775809ns", "2562047h47m16.854775808s"),
         *(300, 0, 5.0, True, None, [], {}, ["5m"]),
     ],
-    ids=lambda value: repr(value)[:30],
 )
 def test_no_durations(value: object) -> None:
     with pytest.raises(ValueError, match="duration") as error:
@@ -136,8 +136,8 @@ def test_formatted_durations_read_back(nanoseconds: int) -> None:
     assert parse_duration(format_duration(nanoseconds)) == nanoseconds
 
 
-@pytest.mark.parametrize(
-    ("nanoseconds", "text"),
+@for_each(
+    "nanoseconds, text",
     [
         (0, "0s"),
         (5 * MINUTE, "5m"),
@@ -186,8 +186,8 @@ def test_patterns(pattern: str, admitted: list[str], refused: list[str]) -> None
     assert [text for text in admitted + refused if admits(pattern, text)] == admitted
 
 
-@pytest.mark.parametrize("text", ["5" * 10**5, "5s" * 50_000 + "x", "5." * 50_000, "0." + "0" * 10**5])
-@pytest.mark.parametrize("pattern", SCHEMAS)
+@for_each("text", ["5" * 10**5, "5s" * 50_000 + "x", "5." * 50_000, "0." + "0" * 10**5])
+@for_each("pattern", SCHEMAS)
 def test_long_texts_are_read_in_linear_time(pattern: str, text: str) -> None:
     assert admits(pattern, text) == (
         (pattern is INT_OR_PERCENT and text.isdigit()) or (pattern is NODE_STARTUP_TIMEOUT and text[0] == "0")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from virt_admit.model import messages
 from virt_admit.model.kubernetes.objects import Path
 
@@ -35,8 +36,8 @@ def test_the_first_text_that_fits_is_taken():
     assert messages.first_that_fits(path, rule, "a" * 300, "b" * 300) == "b" * 300
 
 
-@pytest.mark.parametrize(
-    ("word", "suggestion"),
+@for_each(
+    "word, suggestion",
     [
         ("livemigrate", "LiveMigrate"),
         ("LiveMigrat", "LiveMigrate"),

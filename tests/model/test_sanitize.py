@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model import sanitize
 from virt_admit.reports.findings.formats.junit import attribute
 
@@ -30,7 +31,7 @@ HOSTILE = (
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u200e\u200f\u061c\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@for_each("text", HOSTILE)
 def test_a_line_is_one_printable_line(text):
     assert not UNSAFE.search(sanitize.line(text))
     assert not UNSAFE.search(sanitize.name(text))

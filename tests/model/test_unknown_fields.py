@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests import definitions
+from tests.for_each import for_each
 from tools import field_tables
 from virt_admit.cli.commands.rules import as_data
 from virt_admit.model import unknown_fields
@@ -58,14 +59,14 @@ def test_there_is_a_rule_for_each_prefix():
     assert len(KINDS) == 14
 
 
-@pytest.mark.parametrize(("kind", "version"), VERSIONS)
+@for_each("kind, version", VERSIONS)
 def test_no_field_of_a_schema_is_unknown(kind, version):
     data = full(version["schema"]["openAPIV3Schema"])
     data |= {"apiVersion": f"{kind.group}/{version['name']}", "kind": kind.kind, "metadata": {"labels": {"a": "b"}}}
     assert [unknown.path for unknown in unknown_fields.find(Object(data))] == []
 
 
-@pytest.mark.parametrize(("kind", "version"), VERSIONS)
+@for_each("kind, version", VERSIONS)
 def test_every_other_field_is_unknown(kind, version):
     schema = version["schema"]["openAPIV3Schema"] | {}
     schema["properties"] = {name: below for name, below in schema["properties"].items() if name != "status"}

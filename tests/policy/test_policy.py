@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.for_each import for_each
 from virt_admit.cli.commands.rules import policy_schema
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.policy.parser import load, parse, shipped
@@ -72,7 +73,7 @@ def test_parameters_that_are_not_valid(params, problem):
         parse(f"rules: {{vm-takes-failover-capacity: {{params: {params}}}}}".encode(), RULES)
 
 
-@pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.id)
+@for_each("rule", list(RULES), lambda rule: rule.id)
 def test_shipped_policies(rule):
     default, audit, strict = (decide(load(name, RULES), rule.id) for name in ("default", "audit", "strict"))
     assert default.action is rule.action
@@ -107,8 +108,8 @@ def test_a_plain_off_is_a_word():
     assert decide(read, "vm-running-deprecated").action is Action.OFF
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
+@for_each(
+    "text, says",
     [
         ("- a", "p.yaml:1:1: a list"),
         ("a: [", "p.yaml:1"),

@@ -21,6 +21,7 @@ LONGEST_ID = 56
 TESTS = (
     "rules/test_rules",
     "rules/test_rules_hostile",
+    "rules/test_blindness",
     "rules/test_never_break_cases",
     "rules/test_never_break",
     "rules/test_never_break_health",
@@ -101,7 +102,7 @@ def run(rule_id: str) -> int:
         raise InvalidRule(f"there is no rule {rule_id}. Run: make rule ID={rule_id}")
     for problem in cases.problems(rules):
         raise InvalidRule(problem)
-    chosen = f"[{rule_id}/ or [{rule_id}] or test_the_answer or test_never_break.py or test_never_break_health.py"
+    chosen = f"[{rule_id}] or test_the_answer or test_never_break.py or test_never_break_health.py"
     command = [
         sys.executable,
         "-m",

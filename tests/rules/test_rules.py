@@ -3,10 +3,12 @@
 import dataclasses
 import importlib
 import pkgutil
+from functools import partial
 
 import pytest
 import yaml
 
+from tests.for_each import check_each
 from tests.rule_results import result_of
 from tests.rules import cases, never_break_world
 from virt_admit import forecasts, model
@@ -24,9 +26,8 @@ from virt_admit.rules import load_rules
 ALL = list(load_rules())
 DEFAULT = load("default", load_rules())
 PAIRS = list(cases.read(load_rules()))
-CASES = [pytest.param(rule, case, id=f"{rule.id}/{case.get('name')}") for rule, case in PAIRS]
 CASES_BY_RULE = [pytest.param(rule, [case for each, case in PAIRS if each is rule], id=rule.id) for rule in ALL]
-"""For tests that ask one more thing of every case: one test for each rule is quicker than one for each case."""
+"""One test for each rule is quicker than one for each case; ``each_case`` names the cases that fail."""
 SHARED = {
     (kind, path)
     for package in (forecasts, model)
@@ -111,8 +112,18 @@ def params_of(rule, values):
     return policy.decide(rule, "").params
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES)
-def test_case(rule, case):
+def each_case(rule, own, check):
+    """Check all cases of a rule; the failure names file and line of those that fail."""
+    check_each(own, check, lambda case: f"{rule.id}/{case['name']}\n{cases.place(rule, case)}")
+
+
+@pytest.mark.parametrize(("rule", "own"), CASES_BY_RULE)
+def test_cases(rule, own):
+    each_case(rule, own, partial(judge, rule))
+
+
+def judge(rule, case):
+    """The rule finds in a case what the case says, and keeps to what every rule promises."""
     result, read = ask(rule, case)
 
     assert not result.error
@@ -179,27 +190,22 @@ def test_case_files_are_valid():
     assert list(cases.problems(load_rules())) == []
 
 
-@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
-def test_every_rule_explains_itself(rule):
+@pytest.mark.parametrize(("rule", "own"), CASES_BY_RULE)
+def test_every_rule_explains_itself_and_has_a_bad_and_a_good_case(rule, own):
     assert rule.title.endswith(".")
     assert "**Why.**" in rule.doc
     assert "**Fix.**" in rule.doc
     assert rule.sources
     assert len(rule.id) <= 56, "the exempt annotation would have a name of more than 63 characters"
-
-
-@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
-def test_every_rule_has_a_bad_and_a_good_case(rule):
-    own = [case for each, case in PAIRS if each is rule]
     place = cases.case_file(rule)
     assert any(case.get("finds") for case in own), f"{place}: add a case in which the rule finds something"
     assert any(not case.get("finds") and "unseen" not in case for case in own), f"{place}: add a case without findings"
 
 
-@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.id)
-def test_a_rule_declares_the_metadata_keys_that_it_judges(rule):
+@pytest.mark.parametrize(("rule", "own"), CASES_BY_RULE)
+def test_a_rule_declares_the_metadata_keys_that_it_judges(rule, own):
     """Otherwise no update of the key reaches the rule, and the match condition for Nodes drops each of them."""
-    for kind, key in undeclared_keys(rule, [case for each, case in PAIRS if each is rule]):
+    for kind, key in undeclared_keys(rule, own):
         pytest.fail(f"{file_of(rule)}: an update of {key!r} would not be judged on {kind}. Add the key to metadata")
 
 

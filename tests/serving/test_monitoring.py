@@ -6,10 +6,10 @@ import json
 import re
 from collections import Counter
 
-import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from tests.for_each import for_each
 from tests.paths import ROOT
 from tools.dashboard import dashboard
 from tools.dashboard_panels import SECTIONS
@@ -76,7 +76,7 @@ def test_the_alerts_are_there():
     }
 
 
-@pytest.mark.parametrize("name", ALERTS)
+@for_each("name", ALERTS)
 def test_an_alert_asks_for_series_that_exist_and_says_what_to_do(name):
     alert = ALERTS[name]
     assert used(alert["expr"])

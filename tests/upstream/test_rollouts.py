@@ -6,6 +6,7 @@ The cases are ours; each names the upstream test whose table has the same situat
 import pytest
 
 from tests.builders import manifest
+from tests.for_each import for_each
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool, pools
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -136,8 +137,8 @@ def test_a_paused_and_a_degraded_pool():
     assert "node z is broken" in found["infra"].obstacle.reason
 
 
-@pytest.mark.parametrize(
-    ("surge", "unavailable", "replicas", "at_once"),
+@for_each(
+    "surge, unavailable, replicas, at_once",
     [
         (None, None, 4, 1),  # the defaults: one more, none less
         (2, 1, 6, 3),
@@ -149,7 +150,7 @@ def test_a_paused_and_a_degraded_pool():
         ("0%", "5%", 10, 1),  # both are none, so one may be missing
     ],
 )
-@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+@for_each("version", ["v1beta1", "v1beta2"])
 def test_limits_of_a_machine_deployment(version, surge, unavailable, replicas, at_once):
     """Sources: CAPI#TestResolveFenceposts, CAPI#TestMaxUnavailable."""
     limits = {"maxSurge": surge, "maxUnavailable": unavailable}

@@ -93,6 +93,7 @@ def test_a_crash_between_any_two_operations(tmp_path, monkeypatch, plain):
     assert {False, True} == set(outcomes)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_directory(root):
     """Each increments a counter under compare-and-swap; readers never see a mixture; no increment is lost."""
     script = textwrap.dedent(

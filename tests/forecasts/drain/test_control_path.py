@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import complete, kubevirt, manifest, node, owned_by
+from tests.for_each import for_each
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -307,8 +308,8 @@ MIGRATIONS = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.BLOCKS}
 NOTHING = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.MIGRATES}
 
 
-@pytest.mark.parametrize(
-    ("hook", "expected", "drainable"),
+@for_each(
+    "hook, expected, drainable",
     [
         (webhook("pods/eviction"), EVICTIONS, False),
         (webhook("pods"), MIGRATIONS, False),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.for_each import for_each
 from tests.forecasts.drain.vm_motion import (
     NOW,
     ago,
@@ -96,8 +95,8 @@ def moments(cache, name="a"):
     return ScopedMoments(cache, scope, (candidates.whole_scheduler,))
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", ["a", "b"])
+@for_each("case", CASES)
+@for_each("name", ["a", "b"])
 def test_the_scope_of_a_node_says_what_the_whole_cluster_says(case, name):
     cache = live(*CASES[case])
     cache.time = NOW

@@ -4,6 +4,7 @@ import pytest
 
 from tests.advice import risky
 from tests.builders import manifest, node, vmi
+from tests.for_each import for_each
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -44,8 +45,8 @@ def of_node(*objects):
     return pod_evictions.of_node(Snapshot([HERE, *objects], complete=["*"]), "a")
 
 
-@pytest.mark.parametrize(
-    ("subject", "own", "now"),
+@for_each(
+    "subject, own, now",
     [
         (pod(), budget(maxUnavailable=0), False),
         (pod(), budget(maxUnavailable="0%"), False),
@@ -68,8 +69,8 @@ def test_a_budget_that_refuses(subject, own, now):
     assert not risky(f"{blocker.subject}: {blocker.reason}: {blocker.remedy}")
 
 
-@pytest.mark.parametrize(
-    ("subject", "own"),
+@for_each(
+    "subject, own",
     [
         (pod(), budget(minAvailable=1, expected=2, allowed=1)),
         (pod(labels={"app": "db"}), budget(maxUnavailable=0)),
@@ -201,8 +202,8 @@ def guest(**status):
     return Object(vmi().data | {"status": status})
 
 
-@pytest.mark.parametrize(
-    ("objects", "says"),
+@for_each(
+    "objects, says",
     [
         ([launcher(creationTimestamp="2026-01-01T11:55:00Z")], "its VMI db was not listed"),
         ([launcher(), guest(phase="Running")], "its VMI db has no node yet"),

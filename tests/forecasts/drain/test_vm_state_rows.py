@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.builders import claim, kubevirt, manifest
+from tests.for_each import for_each
 from tests.forecasts.drain.test_vm_states import CASES, HOTPLUG, LAUNCHER, MARKED, moving, row, seen, target
 from tests.forecasts.drain.vm_motion import NOW, ago, cluster, failed, launcher, migration, node, vmi
 from virt_admit.forecasts.drain import drain_plan
@@ -73,7 +74,7 @@ EXPECTED = {
 """By the name of the case in ``CASES``."""
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_each_row(case):
     expected = EXPECTED[case]
     _, objects, more = CASES[case]

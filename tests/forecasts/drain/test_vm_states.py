@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.builders import kubevirt
+from tests.for_each import for_each
 from tests.forecasts.drain.vm_motion import NOW, ago, attachment, cluster, failed, launcher, migration, node, vmi
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
@@ -217,7 +218,7 @@ def row(snapshot, name="db", of="a"):
     return next(each for each in drain_plan.plan(snapshot, of).nodes[0].forecasts if each.vmi.name == name)
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_each_state_is_recognised_with_the_time_of_the_next_step(case):
     state, objects, more = CASES[case]
 
@@ -227,7 +228,7 @@ def test_each_state_is_recognised_with_the_time_of_the_next_step(case):
     assert clock.stamp(found.until) == (ago(more["until"]) if "until" in more else None)
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_the_order_of_objects_does_not_matter(case):
     _, objects, more = CASES[case]
     expected = row(seen(objects, **more))
@@ -237,7 +238,7 @@ def test_the_order_of_objects_does_not_matter(case):
         assert (found.state, found.reason) == (expected.state, expected.reason)
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_without_the_time_of_the_listing_no_next_step_has_a_time(case):
     _, objects, more = CASES[case]
     assert row(seen(objects, time=None, **more)).state.until is None

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest, node
+from tests.for_each import for_each
 from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, ROOM, THERE, budget, vm, vmi
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
@@ -15,8 +16,8 @@ def foretold(subject, *objects):
     return vm_outcomes.forecast(subject, complete(subject, *objects))
 
 
-@pytest.mark.parametrize(
-    ("strategy", "migratable", "run", "outcome"),
+@for_each(
+    "strategy, migratable, run, outcome",
     [
         ("LiveMigrate", True, "Always", VmOutcome.MIGRATES),
         ("LiveMigrate", False, "Always", VmOutcome.BLOCKS),
@@ -209,8 +210,8 @@ def test_unfinished_migrations():
         list(migrations.unfinished(vmi(), Snapshot(history)))
 
 
-@pytest.mark.parametrize(
-    ("each", "outcome"),
+@for_each(
+    "each, outcome",
     [
         (budget(LAUNCHERS, maxUnavailable=1), VmOutcome.BLOCKS),
         (budget(LAUNCHERS, minAvailable="50%"), VmOutcome.BLOCKS),

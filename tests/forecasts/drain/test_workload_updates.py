@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import complete, kubevirt
+from tests.for_each import for_each
 from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, THERE, budget, vm, vmi
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.workload_updates import Reach
@@ -11,8 +12,8 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 LIVE, EVICT, BOTH = ["LiveMigrate"], ["Evict"], ["LiveMigrate", "Evict"]
 
 
-@pytest.mark.parametrize(
-    ("methods", "strategy", "migratable", "run", "reach"),
+@for_each(
+    "methods, strategy, migratable, run, reach",
     [
         (LIVE, "LiveMigrate", True, "Always", Reach.MIGRATED),
         (LIVE, "None", True, "Always", Reach.MIGRATED),

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.builders import complete, kubevirt, node
+from tests.for_each import for_each
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.permanent_constraints import hosts, pin, ready
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
@@ -41,8 +42,8 @@ def pinned(vmi_spec, of_instancetype=None):
     return pin(machine)
 
 
-@pytest.mark.parametrize(
-    ("vmi", "expected"),
+@for_each(
+    "vmi, expected",
     [
         (spec(), None),
         (spec({"kubernetes.io/hostname": "a"}), {"a"}),
@@ -125,8 +126,8 @@ def affinity(*terms):
 ARCH = "kubernetes.io/arch"
 
 
-@pytest.mark.parametrize(
-    ("subject", "candidate", "expected"),
+@for_each(
+    "subject, candidate, expected",
     [
         (vm(), node("a"), None),
         (vm(architecture="arm64"), node("a", {ARCH: "amd64"}), "architecture arm64"),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from tests.health_checks import CAPI, FAR, MHC, NHC, SNR, capi, ladder, machine, make, mhc, nhc, node, template
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, unhealthy_objects
 from virt_admit.forecasts.remediation.remediation_steps import Budget
@@ -53,7 +54,7 @@ def rows():
             yield pytest.param(percent, int(total), *map(int, cell.split("/")), id=f"{percent} of {total}")
 
 
-@pytest.mark.parametrize(("percent", "total", "floor", "ceiling", "rest"), list(rows()))
+@for_each("percent, total, floor, ceiling, rest", list(rows()))
 def test_rounding_of_each_kind(percent, total, floor, ceiling, rest):
     assert budget(mhc(maxUnhealthy=percent), *machines(total)).most == floor
     assert budget(capi(maxUnhealthy=percent), *machines(total, CAPI, "c")).most == floor
@@ -79,8 +80,8 @@ def test_budget(check, objects, expected):
     assert budget(check, *objects) == expected
 
 
-@pytest.mark.parametrize(
-    ("check", "most", "never", "everything"),
+@for_each(
+    "check, most, never, everything",
     [
         (mhc(maxUnhealthy=2), 2, False, False),
         (mhc(maxUnhealthy="40%"), None, False, False),
@@ -100,8 +101,8 @@ def test_budget_of_an_incomplete_cluster(check, most, never, everything):
     assert (found.never, found.everything) == (never, everything)
 
 
-@pytest.mark.parametrize(
-    ("budget", "never", "everything"),
+@for_each(
+    "budget, never, everything",
     [
         (Budget("", 4, 2), False, False),
         (Budget("", 4, 0), True, False),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.health_checks import CAPI, FAR, SNR, capi, ladder, machine, make, mhc, nhc, node, template
 from virt_admit.forecasts.outage import check_restarts
 from virt_admit.forecasts.remediation import timeline
@@ -139,9 +140,7 @@ def test_unseen_fence_agent_template():
     assert found[1].takes == (0, None)
 
 
-@pytest.mark.parametrize(
-    ("check", "objects", "never"),
-    [
+@for_each("check, objects, never", [
         (mhc(maxUnhealthy="40%", unhealthyConditions=CONDITIONS), [machine("m0"), machine("m1")],
          "maxUnhealthy 40% allows 0 of 2 to be unhealthy"),
         (mhc(maxUnhealthy=0, unhealthyConditions=CONDITIONS), [machine("m0")],
@@ -163,8 +162,7 @@ def test_unseen_fence_agent_template():
         (mhc(), [machine("m0")], "no condition Ready=Unknown with a valid time is listed"),
         (nhc(), [node("n0")], "no remediator is set"),
         (ladder((1, "1m", SNR)), [node("n0")], "no step has enough time"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_check_that_never_acts(check, objects, never):
     found = timeline.timeline(health_checks.view(check), Snapshot(objects, complete=["*"]))
     assert (found.restart, found.never) == (None, never)

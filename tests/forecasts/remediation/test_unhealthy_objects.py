@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.health_checks import SNR, machine, make, mhc, nhc, node, template
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, unhealthy_objects
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
@@ -286,9 +287,7 @@ def excluded(value):
     return obj
 
 
-@pytest.mark.parametrize(
-    ("check", "objects", "parts"),
-    [
+@for_each("check, objects, parts", [
         (nhc(), [progressing("True")], ["end of the cluster upgrade"]),
         (nhc(), [progressing("False")], []),
         (nhc(), [updated("n0", "b", Ready="Unknown"), node("n1", Ready="Unknown")], ["the update of n0"]),
@@ -302,8 +301,7 @@ def excluded(value):
         (nhc(remediationTemplate=template()), [make(SNR, "SelfNodeRemediationTemplate", "auto", "wa")],
          ["wa/auto has no spec.template"]),
         (mhc(), [progressing("True")], []),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_postpones_a_remediation(check, objects, parts):
     found = blocked(check, *objects)
     assert len(found) == len(parts)

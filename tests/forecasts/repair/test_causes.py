@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.builders import manifest
+from tests.for_each import for_each
 from tests.forecasts.repair.broken_clusters import (
     INTERFACES,
     ROOM,
@@ -207,7 +206,7 @@ CAUSES = {
 ALL = CAUSES | RARE
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_the_plan_flips_the_verdict(name):
     objects, steps = ALL[name]
     broken = cluster(*objects)
@@ -223,7 +222,7 @@ def test_the_plan_flips_the_verdict(name):
     assert {solved for step in plan.steps for solved in step.solves} == {problem.id for problem in plan.problems}
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_a_step_left_out_brings_a_blocker_back(name):
     broken = cluster(*ALL[name][0])
     plan = repair(broken, Goal.DRAIN)

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from tests import blindness
+from tests.for_each import for_each
 from tests.forecasts.repair.carried_out import carried_out
 from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
@@ -69,7 +70,7 @@ def test_a_step_left_out_is_missed(first):
             assert drain(applied(rest, cluster)).drainable is not True, (seed, step.id)
 
 
-@pytest.mark.parametrize("seed", range(0, SEEDS, 10))
+@for_each("seed", range(0, SEEDS, 10))
 def test_an_upgrade_is_possible_after_a_plan_that_says_so(seed):
     plan = repair(random_cluster(seed), Goal.UPGRADE)
     assert plan.reaches or plan.remaining or plan.unseen

@@ -21,6 +21,7 @@ from tests.cli.test_upgrade_progress import (
     rebooting,
     workers,
 )
+from tests.for_each import for_each
 from tests.forecasts.drain import vm_motion
 from tests.forecasts.upgrade import test_simulation
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
@@ -106,7 +107,7 @@ def test_an_obstacle_of_the_pool_does_not_stop_the_nodes_that_were_begun() -> No
     assert outcome.ended == {"a": 60}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@for_each("seed", range(25))
 def test_every_node_is_in_one_place_and_only_those_that_are_left_are_updated(seed: int) -> None:
     chance = random.Random(seed)
     make = (done, config_node, config_node, draining, lambda name: rebooting(chance.randint(1, 15), name))

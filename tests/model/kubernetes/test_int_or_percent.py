@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes import units
 from virt_admit.model.kubernetes.int_or_percent import (
     INT_OR_PERCENT,
@@ -30,9 +31,9 @@ MHC, CAPI, MAX, MIN = (
 )
 
 
-@pytest.mark.parametrize("limit", LimitKind)
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_each("limit", LimitKind)
+@for_each(
+    "value, expected",
     [
         (0, IntOrPercent(0)),
         (3, IntOrPercent(3)),
@@ -47,8 +48,8 @@ def test_limits(limit: LimitKind, value: object, expected: IntOrPercent) -> None
     assert parse_int_or_percent(value, limit) == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "limit", "fault"),
+@for_each(
+    "value, limit, fault",
     [
         *((value, MHC, Fault.TYPE) for value in (None, True, False, 1.0, 40.5, [], {}, ["40%"])),
         *(
@@ -64,7 +65,6 @@ def test_limits(limit: LimitKind, value: object, expected: IntOrPercent) -> None
         ("9" * 20, MAX, Fault.TOO_LARGE),
         ("150%", CAPI, Fault.ABOVE_100),
     ],
-    ids=lambda value: repr(value)[:20],
 )
 def test_no_limits(value: object, limit: LimitKind, fault: Fault) -> None:
     with pytest.raises(LimitError) as error:
@@ -123,8 +123,8 @@ def test_rounding() -> None:
     assert seen == 36
 
 
-@pytest.mark.parametrize(
-    ("limit", "value", "total", "allowed"),
+@for_each(
+    "limit, value, total, allowed",
     [
         (MHC, IntOrPercent(3), 2, 3),
         (CAPI, IntOrPercent(3), 9, 3),
@@ -155,8 +155,8 @@ def test_limits_print_as_they_are_written() -> None:
     assert [str(IntOrPercent(3)), str(IntOrPercent(40, percent=True))] == ["3", "40%"]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
+@for_each(
+    "value, shown",
     [
         (None, "null"),
         (True, "true"),

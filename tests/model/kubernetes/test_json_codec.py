@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.for_each import for_each
 from tests.work import measured
 from virt_admit.model.kubernetes import json_codec
 
@@ -25,7 +26,7 @@ def test_values_survive():
     assert text == '{"text":"ä \u2028 \\"","list":[1,2.5,true,null,{}],"":{"b":1,"a":2}}'.encode()
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"{'a': 1}", b"1 2"])
+@for_each("text", [b"", b"{", b"\xff", b"{'a': 1}", b"1 2"])
 def test_what_is_not_json(text):
     with pytest.raises(ValueError):
         json_codec.loads(text)
@@ -65,7 +66,7 @@ def test_what_can_be_read_can_be_written(depth):
     assert depth_of(written["deep"]) in (json_codec.MAX_DEPTH - 1, depth)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [b"{" * 100_000, b"[" * 101 + b'""' * 1_000_000, b"[" * 101 + b'"\\' * 1_000_000, b"}" * 100_000, b"[" * 200],
 )

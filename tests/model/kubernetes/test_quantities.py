@@ -9,11 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.quantities import LARGEST, parse_quantity
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
+@for_each(
+    "text, number",
     [
         ("0", 0),
         ("64Mi", 64 * 2**20),
@@ -48,14 +49,13 @@ def test_quantities(text: str, number: Fraction) -> None:
     assert parse_quantity(text) == number
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         *("", "64 MiB", "64MB", "64mi", "1K", "0x10", "1e1.5", "1e", "1ee3", "1e--3", "1e3Ki", "1EE3", "Ki", ".", "+"),
         *(" 1", "1 ", "1\n", "1_0", "\u0663", "\uff11", "1,5", "1.2.3", "inf", "nan", "1/2", "1" * 1001),
         *(5, 1.5, True, None, [], {}),
     ],
-    ids=lambda value: repr(value)[:30],
 )
 def test_no_quantities(value: object) -> None:
     with pytest.raises(ValueError, match="quantity") as error:

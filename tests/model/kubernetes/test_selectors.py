@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.selectors import Requirement, Selector, key_error, parse, parse_text, value_error
 
 ROLE = "machine.openshift.io/cluster-api-machine-role"
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["a", "A", "0", "app", "a.b_c-d", "a" * 63, "example.com/app", "x/y", "a-b.c-d/E_f", "a" * 253 + "/b", ROLE],
+@for_each(
+    "key", ["a", "A", "0", "app", "a.b_c-d", "a" * 63, "example.com/app", "x/y", "a-b.c-d/E_f", "a" * 253 + "/b", ROLE]
 )
 def test_keys(key: str) -> None:
     assert key_error(key) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key",
     [
         *("", "/", "/a", "a/", "a/b/c", "-a", "a-", ".a", "_a", "a b", "a\n", "a" * 64, "é", "\u0663", "<role>"),
@@ -41,7 +41,7 @@ def test_values(value: str) -> None:
     assert value_error(value) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     ["<role>", "a b", "''", " ", "-a", "a-", ".", "a/b", "a\n", "a" * 64, "é", "\uff11", None, True, 5, 1.5, [], {}],
 )
@@ -49,8 +49,8 @@ def test_no_values(value: object) -> None:
     assert "is not a label value" in (value_error(value) or "")
 
 
-@pytest.mark.parametrize(
-    ("selector", "errors"),
+@for_each(
+    "selector, errors",
     [
         (None, []),
         ({}, []),
@@ -242,8 +242,8 @@ def test_keys_and_values_follow_the_published_grammar(text: str) -> None:
 LABELS = {"app": "db", "tier": "a", "size": "3", "empty": "", "example.com/role": "x"}
 
 
-@pytest.mark.parametrize(
-    ("text", "matches"),
+@for_each(
+    "text, matches",
     [
         ("", True),
         ("  ", True),
@@ -273,9 +273,7 @@ def test_a_selector_as_kubectl_takes_it(text: str, matches: bool) -> None:
     assert parse_text(text).matches(LABELS) is matches
 
 
-@pytest.mark.parametrize(
-    "text", ["=db", "app=db tier=a", "app in web", "app in (", "a,,b", "app=db,", "app=ä", "!", "-x=1", "size>x"]
-)
+@for_each("text", ["=db", "app=db tier=a", "app in web", "app in (", "a,,b", "app=db,", "app=ä", "!", "-x=1", "size>x"])
 def test_what_is_no_selector(text: str) -> None:
     with pytest.raises(ValueError, match="is not a selector"):
         parse_text(text)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.model.remediation.health_check_reviews import (
     CAPI_V1BETA1,
     CAPI_V1BETA2,
@@ -80,8 +81,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
+@for_each(
+    "path, value",
     [
         ("metadata.annotations", {"cluster.x-k8s.io/paused": ""}),
         ("metadata.annotations", {"cluster.x-k8s.io/paused": "false"}),

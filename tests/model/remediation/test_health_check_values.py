@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.model.remediation.health_check_reviews import CAPI_V1BETA1, CAPI_V1BETA2, MHC, NHC, READY, changed, verdicts
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import health_checks
@@ -38,14 +39,12 @@ DIGITS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), [*LIMITS, *DIGITS, ("005%", {("deny", LIMIT)})])
+@for_each("value, expected", [*LIMITS, *DIGITS, ("005%", {("deny", LIMIT)})])
 def test_max_unhealthy_of_openshift(value, expected):
     assert verdicts(changed(MHC, "spec.maxUnhealthy", value)) == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [*LIMITS, *rows({("deny", LIMIT)}, *(row.values[0] for row in DIGITS)), ("005%", set())]
-)
+@for_each("value, expected", [*LIMITS, *rows({("deny", LIMIT)}, *(row.values[0] for row in DIGITS)), ("005%", set())])
 def test_max_unhealthy_of_cluster_api(value, expected):
     assert verdicts(changed(CAPI_V1BETA1, "spec.maxUnhealthy", value)) == expected
     in_v1beta2 = changed(CAPI_V1BETA2, "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", value)
@@ -68,14 +67,14 @@ STARTUPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "expected"), STARTUPS)
+@for_each("value, expected", STARTUPS)
 def test_startup_of_openshift_and_of_cluster_api(value, expected):
     assert verdicts(changed(MHC, "spec.nodeStartupTimeout", value)) == expected
     assert verdicts(changed(CAPI_V1BETA1, "spec.nodeStartupTimeout", value)) == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_each(
+    "value, expected",
     [
         *rows(set(), 0, 300, 7200, None),
         *rows({("warn", TOO_SHORT)}, 30, 299),
@@ -103,7 +102,7 @@ TIMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "expected"), [*TIMES, *rows({("deny", TIME)}, "0", "+5m", ".1h")])
+@for_each("value, expected", [*TIMES, *rows({("deny", TIME)}, "0", "+5m", ".1h")])
 def test_times_of_openshift_and_of_node_health_checks(value, expected):
     assert verdicts(changed(MHC, "spec.unhealthyConditions.0.timeout", value)) == expected
     ready = [{"type": "Ready", "status": entry["status"], "duration": entry["timeout"]} for entry in READY]
@@ -111,13 +110,13 @@ def test_times_of_openshift_and_of_node_health_checks(value, expected):
     assert verdicts(changed(nhc, "spec.unhealthyConditions.1.duration", value)) == expected
 
 
-@pytest.mark.parametrize(("value", "expected"), [*TIMES, *rows({("deny", SHORT)}, "0"), *rows(set(), "+5m", ".1h")])
+@for_each("value, expected", [*TIMES, *rows({("deny", SHORT)}, "0"), *rows(set(), "+5m", ".1h")])
 def test_times_of_cluster_api(value, expected):
     assert verdicts(changed(CAPI_V1BETA1, "spec.unhealthyConditions.0.timeout", value)) == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_each(
+    "value, expected",
     [
         *rows(set(), 60, 300, 3600),
         *rows({("warn", LONG)}, 3601, 2147483647),
@@ -143,8 +142,8 @@ def test_incomplete_entries(base, path, value):
     assert verdicts(changed(base, f"{path}.status", value)) == {("deny", INCOMPLETE), ("warn", PAIR)}
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
+@for_each(
+    "entry, expected",
     [
         ({"type": "Ready", "status": "True", "timeout": "5m"}, {("deny", HEALTHY)}),
         ({"type": "DiskPressure", "status": "False", "timeout": "5m"}, {("deny", HEALTHY)}),
@@ -187,8 +186,8 @@ def test_values_that_are_not_lists(value):
     assert verdicts(nhc) == ({("deny", "condition-list-missing")} if value not in (None, ...) else set())
 
 
-@pytest.mark.parametrize(
-    ("selector", "expected"),
+@for_each(
+    "selector, expected",
     [
         (None, {("deny", EMPTY)}),
         ({}, {("deny", EMPTY)}),
@@ -234,9 +233,7 @@ def test_values_that_are_not_a_spec(spec):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+@for_each("value, expected", [
         *rows(set(), "[1-2]", "[1-4294967295]", None),
         *rows({("warn", "capi-mhc-unhealthy-range-never")}, "[0-0]"),
         *rows(
@@ -244,8 +241,7 @@ def test_values_that_are_not_a_spec(spec):
             "[2-1]", "[1-4294967296]", "1-2", "[1-2", "[1 - 2]", "[-1-2]", "[1-]", "[1-2]\n", "[١-٢]", "", "[1-2-3]",
             5, True, [1, 2], {},
         ),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_ranges_of_cluster_api(value, expected):
     assert verdicts(changed(CAPI_V1BETA1, "spec.unhealthyRange", value)) == set(expected)
     assert verdicts(changed(CAPI_V1BETA2, "spec.remediation.triggerIf.unhealthyInRange", value)) == set(expected)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from tests.model.remediation.health_check_reviews import (
     CAPI_V1BETA1,
     CAPI_V1BETA2,
@@ -80,8 +81,8 @@ def test_limit_of_a_node_health_check():
     assert health_checks.view(Object(NHC)).read_limit() == IntOrPercent(51, percent=True)
 
 
-@pytest.mark.parametrize(
-    ("base", "handler", "deliberate"),
+@for_each(
+    "base, handler, deliberate",
     [
         (MHC, False, False),
         (HANDLER, True, True),

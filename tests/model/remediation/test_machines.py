@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes import kinds, selectors
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot, Unseen
 from virt_admit.model.kubernetes.objects import Object
@@ -38,8 +39,8 @@ def test_control_plane(labels, expected):
     assert names(machines.control_plane(select(cluster))) == (["x"] if expected else [])
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
+@for_each(
+    "more, expected",
     [
         ({}, False),
         ({"metadata": {"annotations": {"machine.openshift.io/delete-machine": "true"}}}, True),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
@@ -30,8 +31,8 @@ def template(**spec):
     return Object({"spec": {"template": {"spec": spec}}})
 
 
-@pytest.mark.parametrize(
-    ("workers", "expected"),
+@for_each(
+    "workers, expected",
     [(0, 0), (1, 1), (2, 1), (3, 1), (4, 2), (6, 2), (7, 3), (20, 7), (33, 11), (42, 14), (43, 11), (53, 11)],
 )
 def test_batches(workers, expected):
@@ -51,8 +52,8 @@ SLOW = {"apiCheckInterval": "25s", "apiServerTimeout": "7s", "maxApiErrorThresho
         "peerDialTimeout": "11s", "peerRequestTimeout": "13s"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("spec", "nodes", "seconds"),
+@for_each(
+    "spec, nodes, seconds",
     [
         ({}, workers(2), 180),
         ({}, workers(2, "10"), 130),

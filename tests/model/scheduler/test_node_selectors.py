@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.for_each import for_each
 from virt_admit.model.scheduler.node_selectors import NAME_FIELD, NodeSelector, parse_node_selector, tolerates
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -32,8 +33,8 @@ NODES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("selector", "nodes"),
+@for_each(
+    "selector, nodes",
     [
         (required(label("zone", "In", "a", "b")), "n1 n2"),
         (required(label("zone", "NotIn", "a")), "n2 n3"),
@@ -61,8 +62,8 @@ def test_matching(selector: object, nodes: str) -> None:
     assert [node for node, labels in NODES.items() if parsed.matches(node, labels)] == nodes.split()
 
 
-@pytest.mark.parametrize(
-    ("selector", "errors"),
+@for_each(
+    "selector, errors",
     [
         (None, [""]),
         ({}, [""]),
@@ -106,8 +107,8 @@ def test_allowed_values_of_a_term() -> None:
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 
-@pytest.mark.parametrize(
-    ("toleration", "taint", "tolerated"),
+@for_each(
+    "toleration, taint, tolerated",
     [
         ({"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}, TAINT, True),
         ({"key": "gpu", "value": "yes"}, TAINT, True),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import clones
@@ -138,7 +139,7 @@ def test_patches_as_go_applies_them(patch: dict[str, Any], path: str, value: Any
     assert found[path] == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     "patch",
     [
         "",

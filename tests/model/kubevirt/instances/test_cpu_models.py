@@ -4,6 +4,7 @@ import pytest
 
 from tests import builders
 from tests.builders import complete, instancetype, kubevirt, node
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt.instances.cpu_models import named, offers
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -56,8 +57,8 @@ def test_nodes_out_of_sight_could_offer_anything():
 OWN = "spec.template.spec.domain.cpu.model"
 
 
-@pytest.mark.parametrize(
-    ("subject", "objects", "expected"),
+@for_each(
+    "subject, objects, expected",
     [
         (vm("Haswell"), (), ("Haswell", OWN, "")),
         (vm("Haswell", architecture="s390x"), (), ("Haswell", OWN, "")),

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import kubevirt, manifest
+from tests.for_each import for_each
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.expand import architecture, expand
@@ -36,8 +37,8 @@ REFERENCE = {"kind": "DataSource", "name": "fedora"}
 ELSEWHERE = REFERENCE | {"namespace": "images"}
 
 
-@pytest.mark.parametrize(
-    ("obj", "objects", "answer"),
+@for_each(
+    "obj, objects, answer",
     [
         (vm(REFERENCE), [source("fedora", "arm64")], "arm64"),
         (vm(REFERENCE, kind="VirtualMachinePool"), [source("fedora", "arm64")], "arm64"),

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest
+from tests.for_each import for_each
 from tests.model.kubevirt.drain_cases import vm, vmi
 from tests.paths import DOCS
 from virt_admit.forecasts.drain import vmi_evictions
@@ -33,13 +34,13 @@ EVICTIONS = {
 }
 
 
-@pytest.mark.parametrize(("row", "expected"), EVICTIONS.items())
+@for_each("row, expected", EVICTIONS.items())
 def test_evictions(row, expected):
     assert lifecycle.eviction(*row) is expected
     assert vmi_evictions.eviction(vmi(*row), Snapshot()) is expected
 
 
-@pytest.mark.parametrize(("inherited", "migratable"), [*itertools.product(EVICTION_STRATEGIES, (True, False, None))])
+@for_each("inherited, migratable", [*itertools.product(EVICTION_STRATEGIES, (True, False, None))])
 def test_a_vmi_without_a_strategy_follows_the_cluster(inherited, migratable):
     cluster = complete(kubevirt(evictionStrategy=inherited))
 

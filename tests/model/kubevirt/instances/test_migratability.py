@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import claim, kubevirt, manifest
+from tests.for_each import for_each
 from tests.model.kubevirt.migratability_cases import (
     DEVICES,
     MASQUERADE,
@@ -39,8 +40,8 @@ OPT_IN = {BRIDGE_OPT_IN: ""}
 PLUGINS = kubevirt(network={"binding": {"moving": {"migration": {}}, "stuck": {"migration": None}}})
 
 
-@pytest.mark.parametrize(
-    ("spec", "annotations", "objects", "answer"),
+@for_each(
+    "spec, annotations, objects, answer",
     [
         (pod_interface(masquerade={}), {}, [], YES),
         (pod_interface(passtBinding={}), {}, [], YES),
@@ -101,8 +102,8 @@ MDEV = {"permittedHostDevices": {"mediatedDevices": [{"resourceName": "example.c
 STUCK_GPU = no("HostDeviceNotLiveMigratable", DEVICES + ".gpus")
 
 
-@pytest.mark.parametrize(
-    ("spec", "objects", "answer"),
+@for_each(
+    "spec, objects, answer",
     [
         ({"devices": {"hostDevices": [{}]}}, [], no("HostDeviceNotLiveMigratable", DEVICES + ".hostDevices")),
         ({"devices": {"hostDevices": []}}, [], YES),
@@ -142,8 +143,8 @@ def test_a_vgpu_waits_for_a_release_and_a_gate_and_a_whole_gpu_never_migrates(ob
 SECURITY = T + "domain.launchSecurity"
 
 
-@pytest.mark.parametrize(
-    ("security", "architecture", "objects", "reasons"),
+@for_each(
+    "security, architecture, objects, reasons",
     [
         ({"sev": {}}, "amd64", [], ["SEV"]),
         ({"snp": {}}, "amd64", [], ["SEV"]),
@@ -223,7 +224,7 @@ def test_host_disks(host_disk, answer):
     assert judged(with_volume(hostDisk=host_disk)) == answer
 
 
-@pytest.mark.parametrize(
+@for_each(
     "source",
     [
         "containerDisk",

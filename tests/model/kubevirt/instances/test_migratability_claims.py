@@ -1,8 +1,7 @@
 """Whether the storage of a VM can be shared, and the order in which its access modes are found."""
 
-import pytest
-
 from tests.builders import claim, manifest
+from tests.for_each import for_each
 from tests.model.kubevirt.migratability_cases import (
     PVC_PATH,
     UNKNOWN,
@@ -95,8 +94,8 @@ def test_the_members_of_a_pool_get_claims_of_their_own():
     assert judged(pool, claim("root", "ReadWriteOnce")) == no("DisksNotLiveMigratable", path)
 
 
-@pytest.mark.parametrize(
-    ("spec", "objects", "answer"),
+@for_each(
+    "spec, objects, answer",
     [
         ({"pvc": RWX}, [], YES),
         ({"pvc": {}}, [SHARED_PROFILE, storage_class("shared", vms="true")], UNKNOWN),

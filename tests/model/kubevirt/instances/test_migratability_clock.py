@@ -1,8 +1,7 @@
 """VMIs whose clock needs the TSC frequency of the nodes."""
 
-import pytest
-
 from tests.builders import kubevirt, manifest, node
+from tests.for_each import for_each
 from tests.model.kubevirt.migratability_cases import MASQUERADE, UNKNOWN, YES, T, judged, no, vm
 from virt_admit.model.kubevirt.instances.tsc import TSC_FREQUENCY
 
@@ -40,8 +39,8 @@ def vmi_on(name):
     return manifest("kubevirt.io/v1", "VirtualMachineInstance", "other", "shop", status=status)
 
 
-@pytest.mark.parametrize(
-    ("subject", "objects", "complete", "answer"),
+@for_each(
+    "subject, objects, complete, answer",
     [
         (clock(), [], [], UNKNOWN),
         (clock(), [], ["*"], UNKNOWN),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.builders import manifest
+from tests.for_each import for_each
 from tests.forecasts.drain.test_capacity import BIG, DISK, HOSTS, LAUNCHER, NS, VOLUME
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement import quotas
@@ -29,8 +28,8 @@ def refused(*found: Object, complete: tuple[str, ...] = ("*",)) -> str:
     return problem.reason if problem else ""
 
 
-@pytest.mark.parametrize(
-    ("found", "says"),
+@for_each(
+    "found, says",
     [
         (for_containers(default={MEMORY: "512Mi"}), "limit 512Mi is below the request 200Gi"),
         (for_containers(max={MEMORY: "100Gi"}), "limit 100Gi is below the request 200Gi"),

@@ -4,6 +4,7 @@ import pytest
 
 from tests import builders
 from tests.builders import complete, hyperconverged, kubevirt, partial
+from tests.for_each import for_each
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import NOTHING, Unseen
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE, WORKER
@@ -111,8 +112,8 @@ HIGHLY = {"status": {"infrastructureHighlyAvailable": True}}
 LOW = {"status": {"infrastructureHighlyAvailable": False}}
 
 
-@pytest.mark.parametrize(
-    ("cluster", "value", "said"),
+@for_each(
+    "cluster, value, said",
     [
         (NOTHING, None, False),
         (complete(), None, False),
@@ -169,8 +170,8 @@ def test_built_in_and_unknown_strategies_were_not_said():
     assert UNKNOWN_STRATEGY == (None, "", False)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "available"),
+@for_each(
+    "cluster, available",
     [
         (partial(hyperconverged(**HIGHLY)), True),
         (partial(hyperconverged(**LOW), node("a", SCHEDULABLE)), False),
@@ -331,8 +332,8 @@ NEEDS_KUBEVIRT = [
 ]
 
 
-@pytest.mark.parametrize("read", NEEDS_KUBEVIRT)
-@pytest.mark.parametrize("cluster", [NOTHING, complete()], ids=["unreadable", "not there yet"])
+@for_each("read", NEEDS_KUBEVIRT)
+@for_each("cluster", [NOTHING, complete()])
 def test_without_kubevirt_nothing_is_told(read, cluster):
     with pytest.raises(Unseen):
         read(cluster)
