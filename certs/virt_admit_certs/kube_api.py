@@ -273,10 +273,6 @@ class _PluginFailures(logging.Handler):
             self.messages.append(record.getMessage())
 
 
-_ON_THE_TERMINAL: Final = "'NoneType' object has no attribute 'strip'"
-"""What the library logs if a plugin fails whose stderr is the terminal (kubernetes/config/exec_provider.py#run)."""
-
-
 @contextlib.contextmanager
 def _plugin_failure_as_error() -> Iterator[None]:
     """Raise ApiError if the credential plugin of a kubeconfig fails. Without this handler logging would print the failure."""
@@ -288,7 +284,7 @@ def _plugin_failure_as_error() -> Iterator[None]:
         root.removeHandler(handler)
     if handler.messages:
         reason = re.sub(r"^\[Errno \d+\] ", "", handler.messages[0])
-        if reason == _ON_THE_TERMINAL:
+        if reason.endswith("no attribute 'strip'"):  # its stderr is the terminal (exec_provider.py#run)
             reason = "its own message is above"
         problem = f"the credential plugin of the kubeconfig failed: {reason}"
         raise ApiError(0, f"no cluster is configured: {problem}. Fix it, or use another context")

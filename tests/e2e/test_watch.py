@@ -290,7 +290,15 @@ def test_reports_and_events_while_the_right_to_write_is_lost(
         eventually(lambda: "first" in events(plane))
         plane.kubectl("delete", "-f", component, check=True)
         try:
-            may = ("auth", "can-i", "patch", "events", "-n", "shop", f"--as=system:serviceaccount:{NAMESPACE}:{WATCHER}")
+            may = (
+                "auth",
+                "can-i",
+                "patch",
+                "events",
+                "-n",
+                "shop",
+                f"--as=system:serviceaccount:{NAMESPACE}:{WATCHER}",
+            )
             eventually(lambda: plane.kubectl(*may).stdout.strip() == "no")
             create(api, bad("second"))
             server.wait_for(FOUND, 2, 60)
