@@ -12,11 +12,12 @@ import json
 import logging
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import urllib3
 from urllib3.exceptions import HTTPError
@@ -110,7 +111,9 @@ class KubeApi:
         """
         configuration = cluster_configuration(kubeconfig, context)
         configuration.connection_pool_maxsize = connections
-        return cls(configuration)
+        with _proxy_failure_as_error():
+            configuration.proxy_headers = _proxy_credentials(configuration.proxy)
+            return cls(configuration)
 
     def request(
         self,
@@ -191,11 +194,11 @@ def unreachable_as_error() -> Iterator[None]:
 
     try:
         yield
-    except (ValueError, RecursionError) as error:  # its text can quote the body, which can be a Secret
-        raise ApiError(0, f"the API server does not answer: {type(error).__name__}") from None
     except (HTTPError, OSError, ConfigException) as error:
         reason = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))[:_LONGEST_REASON]
         raise ApiError(0, f"the API server does not answer: {reason}") from None
+    except (ValueError, RecursionError) as error:  # its text can quote the body, which can be a Secret
+        raise ApiError(0, f"the API server does not answer: {type(error).__name__}") from None
 
 
 def cluster_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:
@@ -229,8 +232,33 @@ def cluster_configuration(kubeconfig: str | None = None, context: str | None = N
     if not host:
         raise ApiError(0, "no cluster is configured: the cluster of the kubeconfig has no server")
     if not host.lower().startswith(("https://", "http://")):  # urllib3 would warn, and use http
-        raise ApiError(0, f"no cluster is configured: the server {host} has no scheme. Write https://{host}")
+        whole = "://" in host or host.endswith(":")  # the library strips slashes at the end
+        problem = "is not an https:// URL" if whole else f"has no scheme. Write https://{host}"
+        raise ApiError(0, f"no cluster is configured: the server {host} {problem}")
     return configuration
+
+
+def _proxy_credentials(proxy: str | None) -> dict[str, str] | None:
+    """Return the header with the user and the password in the URL of a proxy, as kubectl sends it; urllib3 does not."""
+    credentials = urllib3.util.parse_url(proxy).auth if proxy else None
+    return urllib3.make_headers(proxy_basic_auth=unquote(credentials)) if credentials else None
+
+
+@contextlib.contextmanager
+def _proxy_failure_as_error() -> Iterator[None]:
+    """Raise ApiError if the proxy cannot be used. Its URL is not shown, because it can have a password."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # urllib3 says that PySocks is missing, and then fails
+            yield
+    except ImportError:
+        problem = (
+            "a SOCKS proxy needs the Python package PySocks. Install it next to virt-admit, or use an http:// proxy"
+        )
+    except (HTTPError, ValueError, AttributeError, TypeError):
+        problem = "the proxy is not an http:// or https:// URL. Correct proxy-url in the kubeconfig, or HTTPS_PROXY"
+    else:
+        return
+    raise ApiError(0, f"no cluster is configured: {problem}")
 
 
 class _PluginFailures(logging.Handler):
@@ -256,6 +284,8 @@ def _plugin_failure_as_error() -> Iterator[None]:
         root.removeHandler(handler)
     if handler.messages:
         reason = re.sub(r"^\[Errno \d+\] ", "", handler.messages[0])
+        if reason.endswith("no attribute 'strip'"):  # its stderr is the terminal (exec_provider.py#run)
+            reason = "its own message is above"
         problem = f"the credential plugin of the kubeconfig failed: {reason}"
         raise ApiError(0, f"no cluster is configured: {problem}. Fix it, or use another context")
 

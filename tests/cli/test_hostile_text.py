@@ -9,10 +9,12 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.https.reviews import review, vm
+from tests.paths import EXAMPLES
 from tests.rules.never_break_world import answered
 from virt_admit.cli import main
 from virt_admit.serving.logs import TextFormatter
@@ -183,6 +185,60 @@ def test_errors_that_quote_names(tmp_path: Path, command: tuple[str, ...]) -> No
     assert done.exit_code != 0, done.output
     assert done.stderr.startswith("Error: ")
     assert_clean(done.stderr)
+
+
+def saved(folder: Path, **more: Any) -> str:
+    file = folder / "snapshot.json"
+    file.write_text(json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Snapshot", **more}))
+    return str(file)
+
+
+def states(folder: Path) -> str:
+    """Return a snapshot with two states of one object."""
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": ATTACK}, "spec": {"nodeName": name}} for name in "ab"
+    ]
+    return saved(folder, items=pods)
+
+
+def test_what_is_wrong_with_a_snapshot(tmp_path: Path) -> None:
+    for verb in (("drain", "--all"), ("scan",), ("upgrade",), ("plan",), ("outage", "--worst", "1")):
+        done = run(*verb, "--cluster", states(tmp_path))
+        assert done.exit_code != 0
+        assert "has different states of Pod " in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert_clean(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {ATTACK: 1},
+        {"extends": ATTACK},
+        {"rules": {ATTACK: {"action": "deny"}, f"x{ATTACK}": {}}},
+        {"exempt": {"users": [{"match": ATTACK, "rules": [ATTACK], "reason": ATTACK, "until": ATTACK}]}},
+    ],
+)
+def test_what_is_wrong_with_a_policy(tmp_path: Path, policy: dict[str, Any]) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"apiVersion": "virt-admit.io/v1alpha1", "kind": "Policy", **policy}))
+    for verb in (("check", str(EXAMPLES / "03-both-keys.yaml")), ("policy", "show", "shop")):
+        done = run(*verb, "--policy", str(file))
+        assert done.exit_code != 0
+        assert "policy.json:1: " in done.stderr, done.stderr
+        assert_clean(done.stderr)
+
+
+def test_the_message_of_any_other_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def fail(**_: Any) -> None:
+        raise click.ClickException(f"no node {ATTACK}")
+
+    monkeypatch.setattr(main, "virt_admit", fail)
+    with pytest.raises(SystemExit):
+        main.main()
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert_clean(error)
 
 
 def test_kubectl_messages() -> None:

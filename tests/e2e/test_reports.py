@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import VIRT_ADMIT
 from tests.https.reviews import vm
 from tests.paths import MANIFESTS
+from tests.waiting import eventually
 from virt_admit.install.manifests import SCAN
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
 from virt_admit.settings import NAMESPACE
@@ -66,17 +68,16 @@ def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def scan(plane: ControlPlane, rights: list[dict[str, Any]]) -> Scan:
-    """Run the verb as its service account, over one namespace."""
+    """Run the verb as its service account, over one namespace or over all."""
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SCAN)
 
-    def run(*flags: str) -> subprocess.CompletedProcess[str]:
+    def run(*flags: str, everywhere: bool = False) -> subprocess.CompletedProcess[str]:
         command = [
             VIRT_ADMIT,
             "scan",
             "--kubeconfig",
             kubeconfig,
-            "-n",
-            HOME,
+            *(() if everywhere else ("-n", HOME)),
             "--fail-on",
             "never",
             *flags,
@@ -152,6 +153,49 @@ def test_reports_and_events(plane: ControlPlane, scan: Scan, name: str) -> None:
     plane.kubectl("delete", "virtualmachine", "db", "-n", HOME, check=True)
     assert scan("--write-reports", name).returncode == 0
     assert items(plane, str(kind)) == []
+
+
+def allow_nothing(plane: ControlPlane, namespace: str) -> None:
+    """Give a namespace a quota without room for Events and reports, as its user may."""
+    hard = dict.fromkeys(("count/events", "count/reports.openreports.io", "count/configmaps"), "0")
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": hard}}
+    plane.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(quota), check=True)
+    status = json.dumps({"status": {"hard": hard, "used": hard}})  # what the quota controller writes
+    flags = ("-n", namespace, "--subresource=status", "--type=merge", "-p", status)
+    plane.kubectl("patch", "resourcequota", "none", *flags, check=True)
+    probe = ("create", "configmap", "probe", "-n", namespace, "--dry-run=server")
+    eventually(lambda: "exceeded quota" in plane.kubectl(*probe).stderr)
+
+
+def test_what_a_user_does_to_one_namespace_hides_no_other(plane: ControlPlane, scan: Scan) -> None:
+    """A quota that permits nothing, and an Event with the name of ours that the API server validates more strictly."""
+    uid = apply(plane, running=True, runStrategy="Always")
+    plane.kubectl("create", "namespace", "full", check=True)
+    allow_nothing(plane, "full")
+    spec = {"running": True, "runStrategy": "Always"}
+    plane.kubectl("apply", "-f", "-", input=json.dumps(vm("a", "full", **spec)), check=True)
+    name = "virt-admit." + hashlib.sha256(f"{uid}/{RULE}".encode()).hexdigest()[:16]
+    trap = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": HOME},
+        "involvedObject": {"kind": "VirtualMachine", "namespace": HOME, "name": "db"},
+        "eventTime": "2026-11-21T04:00:00.000000Z",
+        **dict.fromkeys(("reportingComponent", "reportingInstance", "action"), "x"),
+        **{"reason": "Fine", "message": "all is well", "type": "Normal"},
+    }
+    plane.kubectl("create", "-f", "-", input=json.dumps(trap), check=True)
+    try:
+        done = scan("--write-reports", "--events", everywhere=True)
+        assert done.returncode == 2, done.stderr
+        (problem,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+        assert "cannot write reports.openreports.io full/" in problem
+        assert [each["metadata"]["name"] for each in items(plane, "reports.openreports.io")] == [uid]
+        written = {event["metadata"]["name"]: event["message"] for event in items(plane, "events")}
+        assert f"[virt-admit/{RULE}]" in written[name]
+    finally:
+        plane.kubectl("delete", "virtualmachines", "--all", "-n", "full", check=True)
+        plane.kubectl("delete", "resourcequota", "none", "-n", "full", check=True)
 
 
 def test_reports_of_others_are_left_alone(plane: ControlPlane, scan: Scan) -> None:

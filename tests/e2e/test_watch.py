@@ -280,6 +280,38 @@ def test_reports_and_events_follow_the_objects(plane: ControlPlane, api: ApiClie
         eventually(lambda: {name, "n0"}.isdisjoint(reports(api, form)))
 
 
+def test_reports_and_events_while_the_right_to_write_is_lost(
+    plane: ControlPlane, api: ApiClient, kubeconfig: str
+) -> None:
+    """The findings go on, and all of it is written once the right is back."""
+    component = MANIFESTS / "components" / "watch-reports" / "rbac.yaml"
+    with watching(kubeconfig, "--write-reports=openreports", "--events") as server:
+        create(api, node("n0"), bad("first"))
+        eventually(lambda: "first" in events(plane))
+        plane.kubectl("delete", "-f", component, check=True)
+        try:
+            may = (
+                "auth",
+                "can-i",
+                "patch",
+                "events",
+                "-n",
+                "shop",
+                f"--as=system:serviceaccount:{NAMESPACE}:{WATCHER}",
+            )
+            eventually(lambda: plane.kubectl(*may).stdout.strip() == "no")
+            create(api, bad("second"))
+            server.wait_for(FOUND, 2, 60)
+            time.sleep(2)
+            assert "second" not in events(plane)
+            assert "second" not in reports(api, "openreports")
+            assert server.is_ready()
+        finally:
+            plane.kubectl("apply", "-f", component, check=True)
+        eventually(lambda: "second" in events(plane))
+        eventually(lambda: reports(api, "openreports").get("second", {}).get(RULE) == "fail")
+
+
 def test_the_role_is_exactly_enough(plane: ControlPlane, audit: Path) -> None:
     """The other tests of this file used every right, and no other. The last test, because it reads their record."""
     records = [json.loads(line) for line in audit.read_text().splitlines()]

@@ -95,8 +95,15 @@ def test_a_drain_that_is_blocked_is_called_so():
 
 def test_a_message_has_room():
     event = cluster_writer._event(Object(both_keys()), RULE, "x" * 3000, NOW)
-    assert len(event["message"]) == MAX_MESSAGE
+    assert MAX_MESSAGE - 3 <= len(event["message"].encode()) <= MAX_MESSAGE
     assert event["message"].endswith(f"… [virt-admit/{RULE}]")
+
+
+def test_a_message_is_counted_in_bytes_as_the_api_server_does():
+    """Of an Event with an ``eventTime``, which a user may have created (pkg/apis/core/validation/events.go)."""
+    event = cluster_writer._event(Object(both_keys()), RULE, "\U0001f600" * 600, NOW)
+    assert len(event["message"].encode()) <= MAX_MESSAGE
+    assert event["message"].endswith(f"\U0001f600… [virt-admit/{RULE}]")
 
 
 def test_what_has_no_namespace_has_its_events_in_default():
@@ -117,6 +124,9 @@ class Recorder:
         self.refuse = refuse or {}
         self.full = "-"
         """A namespace whose quota is used up."""
+        self.status = 403
+        self.trap = "-"
+        """The name of an object that is not valid after any change."""
         self.calls = []
 
     def _call(self, verb, path):
@@ -124,7 +134,9 @@ class Recorder:
         if verb in self.refuse:
             raise self.refuse[verb]
         if verb != "list" and f"/namespaces/{self.full}/" in f"{path}/":
-            raise ApiError(403, "exceeded quota: team, requested: count/events=1")
+            raise ApiError(self.status, "exceeded quota: team, requested: count/events=1")
+        if path.endswith(f"/{self.trap}"):
+            raise ApiError(422, "message: can have at most 1024 bytes")
 
     def list(self, path, query):
         self._call("list", path)
@@ -284,6 +296,28 @@ def test_a_namespace_that_refuses_hides_no_other(what, writes):
     with pytest.raises(cluster_writer.WriteRefused, match=rf"cannot write {what}.* b2/.*: exceeded quota"):
         writes(api, *objects)
     assert {path.split("/namespaces/")[1].partition("/")[0] for path in api.objects} == {"a1", "c3"}
+
+
+@pytest.mark.parametrize(("status", "written"), [(422, {"a1", "c3"}), (500, {"a1", "c3"}), (413, {"a1", "c3"})])
+@pytest.mark.parametrize(("what", "writes"), [("reports", write), ("events", write_events)])
+def test_an_object_that_is_not_valid_hides_no_other(what, writes, status, written, monkeypatch):
+    """A user may create an Event with the name of ours, of a kind that is not changed like this, or a huge object."""
+    monkeypatch.setattr(cluster_writer, "time", SimpleNamespace(sleep=lambda _: None))
+    api, objects = Recorder(), (in_namespace("a1"), in_namespace("b2"), in_namespace("c3"))
+    api.full, api.status = "b2", status
+    with pytest.raises(cluster_writer.WriteRefused, match=rf"cannot write {what}.* b2/"):
+        writes(api, *objects)
+    assert {path.split("/namespaces/")[1].partition("/")[0] for path in api.objects} == written
+
+
+def test_one_event_that_is_not_valid_hides_none_of_its_namespace():
+    """Events about nodes are in the namespace ``default``, where users may create others."""
+    bodies = [event["metadata"]["name"] for event in events_of(both_keys(), in_namespace("b2"))]
+    api = Recorder()
+    api.trap = bodies[0]
+    with pytest.raises(cluster_writer.WriteRefused, match=bodies[0]):
+        write_events(api, both_keys(), in_namespace("b2"))
+    assert {path.rpartition("/")[2] for path in api.objects} == {*bodies[1:]}
 
 
 # --- rights

@@ -180,6 +180,15 @@ def test_the_worst_come_first_and_not_without_end():
     assert made["summary"] == {"fail": 1, "warn": 0, "error": 0, "skip": 0, "pass": MAX_RESULTS}
 
 
+def test_a_report_is_small_enough_for_etcd():
+    """It refuses objects of more than 1.5 MiB, with status 500."""
+    long = "\U0001f600" * 2000
+    many = [PolicyResult("warn", f"r{number}", "low", long, long, long) for number in range(MAX_RESULTS)]
+    made = policy_reports.report(OPENREPORTS, Subject(Object(both_keys()), True, many), SECONDS)
+    assert 900_000 < len(json.dumps(made, ensure_ascii=False).encode()) < 1_400_000
+    assert made["summary"]["warn"] == MAX_RESULTS
+
+
 def test_names_that_no_api_server_would_take_can_be_printed():
     strange = both_keys("a\ud800\nb", uid=None)
     policy_reports.render(OPENREPORTS, Report(judged(strange))).encode()

@@ -21,4 +21,8 @@ SERVICE_NAMES: Final = (f"{SERVICE}.{NAMESPACE}.svc", f"{SERVICE}.{NAMESPACE}.sv
 
 
 class SettingError(ValueError):
-    """A setting is not valid. The message names the setting, its value and a valid alternative."""
+    """A setting is not valid. Each problem names the setting, its value and a valid alternative."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems

@@ -268,6 +268,12 @@ def test_a_place_of_the_cluster_that_has_just_become_free_is_not_a_missing_targe
     assert row(cluster(*waiting, ended, parallelMigrationsPerCluster=2)).state.state is State.NO_TARGET
 
 
+def test_a_limit_of_zero_is_no_missing_place():
+    """KubeVirt starts no migration then; that is said of the cluster. No end of another one is looked for."""
+    waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]
+    assert row(cluster(*waiting, parallelMigrationsPerCluster=0)).outcome == BLOCKS
+
+
 def test_a_target_pod_that_was_given_up_just_now_has_held_the_place():
     """A migration that failed before its hand-over names no source node (migration.go#deleteTimedOutTargetPod)."""
     waiting = [vmi(**MARKED), LAUNCHER, migration(age=300)]

@@ -272,7 +272,7 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@for_each("name", SEVERAL)
 def test_each_of_several_causes_is_repaired_or_named(name):
     """A picture of a change that ends more than the change does would leave one of them out."""
     broken = cluster(*SEVERAL[name])

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from virt_admit import __version__
-from virt_admit.model.sanitize import cell, lines
+from virt_admit.model.sanitize import cell, line, lines
 
 VERBS: Final = {
     "check": "Judge manifest files as the webhook would.",
@@ -135,7 +135,10 @@ def main() -> None:
         click.echo(error.format_message(), err=not no_verb)
         code = 0 if no_verb else 2
     except click.ClickException as error:
-        click.echo(lines(f"Error: {error.format_message()}{_see(error)}"), err=True)  # it may quote names of a snapshot
+        from virt_admit.cli.output import Problems  # noqa: PLC0415 - the verb has imported it
+
+        printable = lines if isinstance(error, Problems) else line  # it may quote names of a snapshot
+        click.echo(printable(f"Error: {error.format_message()}{_see(error)}"), err=True)
         code = 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import click
@@ -24,12 +24,23 @@ def tell(text: str) -> None:
     click.echo(line(text), err=True)
 
 
+class Problems(click.ClickException):
+    """Ends a verb with exit code 2 and one printable line for each problem. The message of any other error is one line."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        super().__init__("\n".join(map(line, problems)))
+
+
 def failure(error: Exception) -> click.ClickException:
-    """Return the exception that ends a verb with exit code 2. Its message has no errno."""
+    """Return the exception that ends a verb with exit code 2. Its message has no errno.
+
+    It may quote files and snapshots of others, so a line break in a name begins no line: a CI system would read a command.
+    """
     if isinstance(error, OSError) and error.strerror:
         text = ": ".join(safe_name(str(part)) for part in (error.filename, error.strerror) if part)
         return click.ClickException(text + (nearest(error.filename) if _is_missing(error) else ""))
-    return click.ClickException(str(error))
+    problems: Iterable[str] = getattr(error, "problems", (str(error),))  # of settings and of policies
+    return Problems(problems)
 
 
 def _is_missing(error: OSError) -> bool:

@@ -59,7 +59,7 @@ def _parse(content: bytes, file: str) -> Project:
         problems.append(f"{file}:{found[1].line}: expected one document, found {len(found)}")
     problems += [problem for document in found for problem in _problems(document, file)]
     if problems:
-        raise SettingError("\n".join(problems))
+        raise SettingError(*problems)
     settings = Object(found[0].data if found else {})
     folder = os.path.dirname(file)
 

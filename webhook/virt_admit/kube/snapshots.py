@@ -20,6 +20,7 @@ from virt_admit.documents import reader
 from virt_admit.documents.files import read_file, walk_linked
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, FieldSet, retained_fields
 from virt_admit.kube.object_states import ObjectStates
+from virt_admit.kube.stored_types import wrong_type
 from virt_admit.model.kubernetes import clock, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
@@ -46,8 +47,8 @@ def load(path: Path, warn: Callable[[str], None] | None = None) -> Snapshot:
         warn: told in one line that objects had several states.
 
     Raises:
-        SettingError: a file is not valid YAML or JSON, or not a valid snapshot, or two states of an object differ and
-            nothing says which one is newer.
+        SettingError: a file is not valid YAML or JSON, or not a valid snapshot, or has an object that no API server
+            stores, or two states of an object differ and nothing says which one is newer.
         OSError: a file cannot be read.
     """
     parts = _Parts()
@@ -56,9 +57,14 @@ def load(path: Path, warn: Callable[[str], None] | None = None) -> Snapshot:
             parts.add(data, file)
     if path.is_file() and not parts.documents:  # truncated, or not written yet
         raise SettingError(f"{path}: the file is empty")
+    if parts.changed:
+        raise SettingError(f"{min(parts.changed)}. No API server stores that. {_SAVE}")
     if warn is not None and parts.objects.superseded:
         warn(_superseded(path, parts.objects.superseded))
     return Snapshot(parts.objects, parts.complete, parts.unreadable, parts.server_version, clock.stamp(parts.time))
+
+
+_SAVE: Final = "Save a new snapshot: virt-admit scan --save FILE"
 
 
 def _superseded(path: Path, found: Collection[str]) -> str:
@@ -77,6 +83,8 @@ class _Parts:
         self.time: datetime | None = None
         """The oldest time of the snapshots."""
         self.documents = 0
+        self.changed: list[str] = []
+        """Objects of snapshots with a field that no API server stores."""
 
     def add(self, data: Any, file: Path) -> None:
         self.documents += 1
@@ -99,8 +107,12 @@ class _Parts:
         if document["items"].is_list and document.kind.endswith(("List", KIND)):
             for item in document["items"].items():
                 obj = Object(item.value)
-                if item.is_map and not (unreadable and str(kinds.of(obj)) in unreadable):
-                    self.objects.add(obj, file, time)
+                kind = kinds.of(obj)
+                if not item.is_map or (unreadable and str(kind) in unreadable):
+                    continue
+                if document.kind == KIND and kind is not None and (problem := wrong_type(obj, kind)):
+                    self.changed.append(f"{file}: {obj.kind} {obj.full_name}: {problem}")
+                self.objects.add(obj, file, time)
         elif document.kind:
             self.objects.add(document, file, time)
 

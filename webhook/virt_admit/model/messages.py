@@ -48,6 +48,13 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
 
 
+def cut_bytes(text: str, size: int) -> str:
+    """Truncate a text to ``size`` bytes of UTF-8, as ``cut`` does."""
+    if len(text.encode()) <= size:
+        return text
+    return text.encode()[: max(size - len("…".encode()), 0)].decode(errors="ignore").rstrip() + "…"
+
+
 def cut_middle(text: str, length: int) -> str:
     """Shorten a text in its middle: the begin says what failed, and the end of a program's error says why."""
     if len(text) <= length:

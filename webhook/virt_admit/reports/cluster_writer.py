@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import count, cut
+from virt_admit.model.messages import count, cut_bytes
 from virt_admit.model.sanitize import line
 from virt_admit.reports.findings.formats.policy_reports import (
     MANAGED,
@@ -47,21 +47,29 @@ class NotWritten(Exception):
 
 
 class WriteRefused(NotWritten):
-    """The API server refuses an object, because of a quota, a policy or a missing right."""
+    """The API server refuses this object: because of a quota, a policy or a missing right, or because of what is in it.
+
+    A user of a namespace can cause each of them, so the objects of others are written all the same.
+    """
+
+    def __init__(self, message: str, *, alone: bool = False) -> None:
+        super().__init__(message)
+        self.alone = alone
+        """Whether the fault is in this object, so that the next one of its namespace is tried."""
 
 
 class Refusals:
-    """The namespaces that refuse an object. Nothing more is written there, and everything in the others."""
+    """The namespaces that refuse objects. Nothing more of that kind is written there, and everything in the others."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[Kind, str], WriteRefused] = {}
-        """By kind and namespace."""
+        self._first: dict[tuple[Kind | str, ...], WriteRefused] = {}
+        """By kind and namespace; what is refused alone also by its name."""
 
     def write(self, address: Address, write: Callable[[], None]) -> bool:
         """Write an object, unless its namespace refused one of this kind before. Return whether it was written.
 
         Raises:
-            NotWritten: the API server does not answer, or the object is not valid.
+            NotWritten: the API server does not answer.
         """
         place = address[:2]
         if place in self._first:
@@ -69,12 +77,12 @@ class Refusals:
         try:
             write()
         except WriteRefused as error:
-            self._first[place] = error
+            self._first[address if error.alone else place] = error
             return False
         return True
 
     def end(self) -> None:
-        """Raise WriteRefused if a namespace refused an object."""
+        """Raise WriteRefused if an object was refused."""
         if self._first:
             error, *others = self._first.values()
             raise WriteRefused(f"{error} (and {count(len(others), 'more refusal')})" if others else str(error))
@@ -238,7 +246,7 @@ def _event(obj: Object, rule: str, text: str, now: datetime.datetime) -> dict[st
         "involvedObject": reference(obj),
         "type": "Warning",
         "reason": known.event if known else POLICY_FINDING,
-        "message": cut(line(text), MAX_MESSAGE - len(tag)) + tag,
+        "message": cut_bytes(line(text), MAX_MESSAGE - len(tag)) + tag,
         "source": {"component": MANAGER},
         "firstTimestamp": timestamp,
         "lastTimestamp": timestamp,
@@ -268,7 +276,14 @@ def _retry(call: Callable[[], T]) -> T:
         time.sleep(pause(failures))
 
 
+_ABOUT_NO_OBJECT: Final = frozenset((0, 401, 429, 502, 503, 504))
+"""Statuses of an API server that does not answer, or answers nothing to this account. 422 and 500 are about one object:
+etcd refuses one that is too large with 500."""
+
+
 def _not_written(verb: str, address: Address, error: ApiError) -> NotWritten:
     kind, *names = address
-    failure = WriteRefused if error.status == 403 else NotWritten
-    return failure(f"cannot {verb} {kind} {'/'.join(filter(None, names))}: {error}")
+    message = f"cannot {verb} {kind} {'/'.join(filter(None, names))}: {error}"
+    if error.status in _ABOUT_NO_OBJECT:
+        return NotWritten(message)
+    return WriteRefused(message, alone=error.status < 500 and error.status != 403)

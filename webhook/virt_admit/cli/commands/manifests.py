@@ -9,6 +9,7 @@ import click
 import yaml
 from cryptography import x509
 
+from virt_admit.cli.output import failure
 from virt_admit.install import policies
 from virt_admit.install.guard import guard
 from virt_admit.install.manifests import rbac, scan_rbac, webhooks
@@ -100,7 +101,7 @@ def _print_policies(rules: Rules, name: str) -> int:
     try:
         policy = load_policy(name, rules)
     except (PolicyError, SettingError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise failure(error) from None
     unsaid = [f"not exported: {sanitize.cell(what)}" for what in policies.unsaid(rules, policy)]
     for line in unsaid:
         click.echo(line, err=True)

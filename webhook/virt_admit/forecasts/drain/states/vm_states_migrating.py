@@ -172,7 +172,9 @@ def _full_until(ends: Mapping[str, Sequence[datetime]], cluster: Cluster) -> dat
     except Unseen:
         return None
     free = limit - len(vm_states_motion.motion(cluster).moving)
-    newest = heapq.nlargest(max(free, 1), (end for some in ends.values() for end in some))
+    if free < 1:  # a limit of 0: KubeVirt starts none
+        return None
+    newest = heapq.nlargest(free, (end for some in ends.values() for end in some))
     return newest[-1] if len(newest) == free else None
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,11 @@ MANAGED: Final = {"app.kubernetes.io/managed-by": SOURCE}
 OUTCOMES: Final = ("fail", "warn", "error", "skip", "pass")
 """Worst first, the order of results in a report."""
 MAX_RESULTS: Final = 500
-"""Maximum number of results in one report, because etcd limits objects to 1.5 MiB. The summary counts all results."""
+"""Maximum number of results in one report. The summary counts all results."""
+MAX_SIZE: Final = 1_200_000
+"""Bytes of the results in one report, because etcd limits objects to 1.5 MiB."""
+_FEW: Final = 100
+"""Results that fit, whatever their texts are: three of ``MAX_MESSAGE`` characters, with 4 bytes each."""
 MAX_MESSAGE: Final = 1024
 """Maximum length of a message in characters."""
 
@@ -136,8 +140,19 @@ def report(form: Format, subject: Subject, seconds: int | None = None) -> dict[s
         "metadata": _metadata(obj),
         "scope": reference(obj),
         "summary": {outcome: counts[outcome] for outcome in OUTCOMES},
-        "results": [_result_data(result, seconds) for result in results],
+        "results": list(_that_fit([_result_data(result, seconds) for result in results])),
     }
+
+
+def _that_fit(results: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the first results, as many as etcd stores."""
+    size = 0
+    for number, result in enumerate(results):
+        if len(results) > _FEW:
+            size += len(json.dumps(result, ensure_ascii=False).encode())
+        if size > MAX_SIZE and number >= _FEW:
+            return
+        yield result
 
 
 def _metadata(obj: Object) -> dict[str, Any]:
