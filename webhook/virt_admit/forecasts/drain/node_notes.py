@@ -10,8 +10,9 @@ from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.model import machine_pools
 from virt_admit.model.commands import argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, selectors
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -20,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_CONFIG_POOL,
     NM,
     NM_KUBEVIRT,
+    NODE,
     VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -52,10 +54,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _not_detached(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
-    for pool in cluster.known(MACHINE_CONFIG_POOL):
-        selector = pool.at("spec", "nodeSelector")
-        if selector.is_map and selectors.parse(selector.value).matches(node.labels):
-            yield from _of_pool(pool)
+    yield from cluster.cached(_config_pools).get(node.name, ())
 
 
 def _unavailable(cluster: Cluster) -> Sequence[str]:
@@ -181,6 +180,15 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
             found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end)}: {after}."
+    return found
+
+
+def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return for each node what is to be known of the MachineConfigPools that select it."""
+    pools, every = cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)
+    found = {node.name: list(_of_pool(pool)) for pool, own in machine_pools.members(pools, every) for node in own}
+    for overlap in machine_pools.overlaps(pools, every):
+        found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
     return found
 
 
