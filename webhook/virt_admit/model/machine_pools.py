@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import nodes, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
@@ -106,7 +107,7 @@ def of_deployments(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the names of the nodes of each MachineDeployment by its namespace and name, as far as Machines are known."""
     found: dict[tuple[str, str], list[str]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
-        node = machine.at("status", "nodeRef", "name").text
+        node = machine_nodes.node_name(machine, cluster)
         if node:
             found.setdefault(owner_key(machine), []).append(node)
     return found

@@ -10,9 +10,9 @@ from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model import machine_pools
-from virt_admit.model.commands import argument, kubectl, shell
-from virt_admit.model.kubernetes import clock
+from virt_admit.model import machine_nodes, machine_pools
+from virt_admit.model.commands import about, argument, kubectl, shell
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -148,13 +148,14 @@ def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for nodes whose Machine is being deleted the hooks without which its controller does not drain them."""
     found: dict[str, list[str]] = {}
     for machine in (machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind)):
-        hooks = list(machine_drain.pre_drain_hooks(machine))
+        hooks = machine_drain.holding_hooks(machine)
         if hooks:
-            node = machine.at("status", "nodeRef", "name").text or ""
+            node = machine_nodes.node_name(machine, cluster)
             which = f"the pre-drain hook{'s' * (len(hooks) > 1)} {names(hooks, 120)}"
             found.setdefault(node, []).append(
                 f"Machine {machine.full_name} is being deleted, but its controller does not drain the node while {which} "
-                f"{'is' if len(hooks) == 1 else 'are'} set. Check the owner of each hook: no time-out ends this wait."
+                f"{'is' if len(hooks) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each hook: "
+                + about("describe", machine, kinds.of(machine))
             )
     return found
 
@@ -165,7 +166,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
     for machine in cluster.known(CAPI_MACHINE):
         if not machine.deleted:
             continue
-        node = machine.at("status", "nodeRef", "name").text or ""
+        node = machine_nodes.node_name(machine, cluster)
         end = machine_drain.ends(machine)
         if machine_drain.timeout(machine) is None:
             found[node] = (

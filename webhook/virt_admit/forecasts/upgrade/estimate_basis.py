@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from virt_admit.forecasts.upgrade import rollouts, upgrade_progress
+from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -38,3 +38,4 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
         yield f"durations by {measured}"
     yield from upgrade_progress.rests_on(basis.begun)
     yield from rollouts.rests_on(basis.driver, cluster)
+    yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
