@@ -15,14 +15,16 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 
 CAPI_OWNER: Final = "cluster.x-k8s.io/machine"
-"""The annotation of a Node with the name of its Cluster API Machine."""
+"""The annotation of a Node with the name of its Cluster API Machine, which Cluster API writes after it compared the ids."""
+CAPI_SPACE: Final = "cluster.x-k8s.io/cluster-namespace"
+"""The annotation of a Node with the namespace of that Machine."""
 OWNER: Final = "machine.openshift.io/machine"
 """The annotation of a Node with ``namespace/name`` of its Machine of OpenShift."""
 
 READS: Final[Reads] = {
     CAPI_MACHINE: ("spec.providerID", "status.nodeRef.name"),
     MACHINE: ("status.nodeRef.name",),
-    NODE: ("spec.providerID", f"metadata.annotations.{CAPI_OWNER}", f"metadata.annotations.{OWNER}"),
+    NODE: ("spec.providerID", *(f"metadata.annotations.{key}" for key in (CAPI_OWNER, CAPI_SPACE, OWNER))),
 }
 """The fields that say it."""
 
@@ -39,9 +41,11 @@ def node_name(machine: Object, cluster: Cluster) -> str:
 
 def _is_of_another(machine: Object, node: Object) -> bool:
     """Return whether a Node of that name certainly has another Machine, or none of this cluster."""
-    ids = {machine.at("spec", "providerID").text, node.at("spec", "providerID").text}
-    if None not in ids and "" not in ids:
-        return len(ids) == 2
     if kinds.of(machine) is CAPI_MACHINE:
-        return node.annotations.get(CAPI_OWNER, machine.name) != machine.name
-    return node.annotations.get(OWNER, machine.full_name) != machine.full_name
+        said = node.annotations.get(CAPI_OWNER)
+        if said is not None:
+            return said != machine.name or node.annotations.get(CAPI_SPACE, machine.namespace) != machine.namespace
+    elif OWNER in node.annotations:
+        return node.annotations[OWNER] != machine.full_name
+    ids = {machine.at("spec", "providerID").text, node.at("spec", "providerID").text}
+    return None not in ids and "" not in ids and len(ids) == 2
