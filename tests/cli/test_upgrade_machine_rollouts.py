@@ -7,6 +7,8 @@ import pytest
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, vm
 from tests.cli.test_upgrade_progress import CAPI, NOW, cluster, machine, progress
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.progress import start as drain_start
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes import clock
@@ -136,6 +138,41 @@ def test_a_deletion_without_a_known_end(own, says):
 
     assert result.possible is (None if says else True)
     assert says in " ".join(result.unseen)
+
+
+def test_a_hook_of_a_machine_that_is_deleted_later():
+    later = machine("m-b", "b", up_to_date=False)
+    later.data["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move-data": "storage-team"}
+    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), later, vm("db", "b"), kubevirt())
+    result = rehearse(found, Options())
+
+    assert result.possible is True
+    says = "the owner of the pre-drain hook move-data of storage-team removes it from capi/m-b once it is deleted"
+    assert result.rests_on[-1] == says
+
+
+@pytest.mark.parametrize(
+    ("fields", "other"),
+    [
+        ({"spec": {"providerID": "metal://b"}}, False),
+        ({"spec": {"providerID": "metal://another"}}, True),
+        ({"metadata": {"annotations": {"cluster.x-k8s.io/machine": "m-b"}}}, False),
+        ({"metadata": {"annotations": {"cluster.x-k8s.io/machine": "another"}}}, True),
+    ],
+)
+def test_a_machine_of_another_cluster_whose_node_has_the_same_name(fields, other):
+    """``other``: whether the node b of this cluster is not that of the Machine, whose hook then holds nothing here."""
+    own = deleted("WaitingForPreDrainHook", "move-data")
+    own.data["spec"] = {"providerID": "metal://b"}
+    here = node("b", **fields.get("spec", {}))
+    here.data["metadata"] |= fields.get("metadata", {})
+    found = cluster(node("a"), here, deployment(), machine("m-a", "a"), own, vm("db", "b"), kubevirt())
+    result = rehearse(found, Options())
+
+    assert (result.possible, bool(result.unseen)) == ((True, False) if other else (None, True))
+    notes = drain_plan.plan(found, "b").nodes[0].notes
+    assert any("move-data" in note for note in notes) is not other
+    assert (drain_start(here, found) is None) is other
 
 
 def test_a_paused_deployment_has_no_next_node():

@@ -3,7 +3,10 @@
 import pytest
 
 from tests.healthy.parts import ago, deployment, node
+from tests.incidents_platform import workloads
 from tests.incidents_platform.case import unready
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.placement import pod_networks, virt_handlers
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -28,6 +31,43 @@ def test_a_daemon_that_each_new_pod_needs(labels):
     assert pod_networks.problem(found, "n1") == ""
     assert "the pod network on n2 does not work, as pod kube-system/net-" in pod_networks.problem(found, "n2")
     assert list(virt_handlers.broken(found)) == ["n2"]
+
+
+def two_nodes_left(*, works="n2", **vmi):
+    """Return what a drain of n1 does to its VM: n2 and n3 are left, and the pod network works on one of them."""
+    items = workloads.multus_that_does_not_answer().items
+    for each in items:
+        if each["kind"] == "Pod" and each["metadata"].get("labels", {}).get("app") == "multus":
+            broken = each["spec"]["nodeName"] not in ("n1", works)
+            each["status"]["conditions"] = [
+                {"type": "Ready", "status": str(not broken), "lastTransitionTime": ago(hours=1)}
+            ]
+        if each["kind"] == "VirtualMachineInstance":
+            each["spec"] |= vmi
+            each["status"]["evacuationNodeName"] = None
+    (node,) = drain_plan.plan(Snapshot(map(Object, items), ["*"], time=ago()), "n1").nodes
+    return node, node.forecasts[0]
+
+
+def test_kube_scheduler_may_choose_the_node_on_which_no_pod_starts():
+    node, row = two_nodes_left()
+
+    assert (node.drainable, row.outcome) == (None, VmOutcome.UNKNOWN)
+    assert "kube-scheduler may choose n3, and the pod network on n3 does not work, as pod" in row.reason
+    assert row.remedy == "cordon it until its pod network works: kubectl cordon n3"
+
+
+def test_a_vm_that_is_shut_down_leaves_all_the_same():
+    node, row = two_nodes_left(evictionStrategy="None")
+
+    assert (node.drainable, row.outcome) == (True, VmOutcome.RESTARTS)
+    assert "kube-scheduler may choose n3" in row.reason
+
+
+def test_a_node_that_the_vm_does_not_accept_is_not_chosen():
+    node, row = two_nodes_left(works="n2", nodeSelector={"kubernetes.io/hostname": "n2"})
+
+    assert (node.drainable, row.outcome) == (True, VmOutcome.MIGRATES)
 
 
 @pytest.mark.parametrize(

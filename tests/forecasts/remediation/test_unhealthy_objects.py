@@ -87,7 +87,7 @@ def test_unhealthy_machines():
     assert sick(view, selection, cluster) == [
         ("m1", "Ready=Unknown"), ("m2", "has no node"), ("m3", "its node does not exist"), ("m4", "Failed"),
     ]  # fmt: skip
-    assert list(remediation_steps.nodes_of(view, selection)) == ["n0", "n1", "n3", "n0"]
+    assert list(remediation_steps.nodes_of(view, selection, cluster)) == ["n0", "n1", "n3", "n0"]
 
 
 def test_unhealthy_machines_with_unseen_nodes():

@@ -159,6 +159,16 @@ NODES: Mapping[str, Expected] = {
         ),
         900: ("node a was deleted",),
     },
+    "a Machine whose pre-drain hook stays": {
+        0: (
+            "a: a drain ends; its end is not known: when the owner removes the pre-drain hook move-data of storage-team of "
+            "Machine machines/worker-a",
+            "screen: a, drained by Machine worker-a since 0 s. 1 VM and 0 pods left. Its end is not known: when the owner",
+        ),
+        3000: ("screen: kubectl describe machines.cluster.x-k8s.io worker-a -n machines",),
+        3010: ("a: a drain ends", "screen: Ends in 6 to 87 s."),
+        3060: (DONE,),
+    },
     "Longhorn with an engine": {
         0: ("a: a drain ends", "screen: waits for: PodDisruptionBudget longhorn-system/instance-manager-a"),
         60: ("shop/db has left; 0 VMs and 3 pods left",),

@@ -124,6 +124,23 @@ MACHINE_TIMES_OUT = Recording(
 )
 
 
+def hooked(*hooks: str) -> Object:
+    found = machine()
+    key = "pre-drain.delete.hook.machine.cluster.x-k8s.io/"
+    found.data["metadata"]["annotations"] = {f"{key}{hook}": "storage-team" for hook in hooks}
+    return found
+
+
+MACHINE_HOOK = Recording(
+    (
+        Step(0, (hooked("move-data"), vmi(), launcher())),
+        Step(3000),
+        Step(3010, (hooked(),)),
+        Step(3060, left("db", 3055), gone=(old_pod("db"),)),
+    )
+)
+
+
 def roomy(*objects: Object) -> tuple[Object, ...]:
     """Return the objects with nodes that can run VMs, of which a is cordoned."""
     return tuple(node(obj.name, unschedulable=obj.name == "a") if obj.kind == "Node" else obj for obj in objects)
@@ -330,6 +347,7 @@ RECORDINGS = {
     "the only virt-controller leaves with the node": CONTROLLER_LEAVES,
     "pool half done, one node cordoned by hand": POOL_HALF_DONE,
     "a Machine whose drain time-out passes": MACHINE_TIMES_OUT,
+    "a Machine whose pre-drain hook stays": MACHINE_HOOK,
     "Longhorn with an engine": LONGHORN,
     "Longhorn with the last replica": LONGHORN_LAST,
     "Rook, this node first": ROOK,

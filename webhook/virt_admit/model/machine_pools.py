@@ -1,24 +1,28 @@
 """Pools of nodes that are updated together: MachineConfigPools of OpenShift, MachineDeployments of Cluster API.
 
-Source: openshift/machine-config-operator: pkg/controller/node/node_controller.go#maxUnavailable, #getPrimaryPoolForNode.
+Source: openshift/machine-config-operator: pkg/controller/node/node_controller.go#maxUnavailable;
+pkg/helpers/helpers.go#GetPoolsForNode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import nodes, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import names
 from virt_admit.model.scheduler.ledger import ZONE
 
 READS: Final[Reads] = {MACHINE_CONFIG_POOL: ("spec.nodeSelector", "spec.maxUnavailable"), NODE: ("metadata.labels",)}
 
-_STANDARD: Final = {"master": 0, "worker": 2}
+_MASTER: Final = "master"
+_STANDARD: Final = {_MASTER: 0, "worker": 2}
 """A node in several pools belongs to master, else to a custom pool, else to worker."""
 
 
@@ -29,18 +33,68 @@ DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
 def members(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Object, list[Object]]]:
     """Return each MachineConfigPool with the nodes that it updates, in the order in which pools claim nodes.
 
-    A pool without a selector has no nodes.
+    A pool without a selector has no nodes, and a node that several custom pools select has no pool.
     """
-    ranked = sorted(pools, key=lambda pool: (_STANDARD.get(pool.name, 1), pool.name))
+    selected = _selected(pools, every)
     found: list[tuple[Object, list[Object]]] = []
-    left = list(every)
+    taken = {name for name, custom in _custom_pools(selected).items() if len(custom) > 1}
+    for pool, nodes_of_pool in selected:
+        own = [node for node in nodes_of_pool if node.name not in taken]
+        found.append((pool, own))
+        taken |= {node.name for node in own}
+    return found
+
+
+class Overlap(NamedTuple):
+    """A node that custom pools select and do not update."""
+
+    node: Object
+    custom: tuple[str, ...]
+    """The names of the custom pools."""
+
+    @property
+    def has_no_pool(self) -> bool:
+        """Whether no pool updates the node. Otherwise the pool of the masters does."""
+        return len(self.custom) > 1
+
+    @property
+    def effect(self) -> str:
+        """What that means for the updates of the node."""
+        if self.has_no_pool:
+            which = f"the custom MachineConfigPools {names(self.custom)}"
+            return f"{self.node.name} matches {which}, and the operator updates no node of two of them"
+        lost = f"the configuration of MachineConfigPool {self.custom[0]} never reaches it"
+        return f"{self.node.name} is updated with the masters, so {lost}"
+
+
+def overlaps(pools: Iterable[Object], every: Iterable[Object]) -> Iterator[Overlap]:
+    """Yield the nodes that more pools select than the operator allows: two custom ones, or a custom one and the master."""
+    selected = _selected(pools, every)
+    masters = {node.name for pool, own in selected if pool.name == _MASTER for node in own}
+    by_name = {node.name: node for _, own in selected for node in own}
+    for name, custom in sorted(_custom_pools(selected).items()):
+        if len(custom) > 1 or name in masters:
+            yield Overlap(by_name[name], custom)
+
+
+def _selected(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Object, list[Object]]]:
+    """Return each pool with the nodes that it selects."""
+    ranked = sorted(pools, key=lambda pool: (_STANDARD.get(pool.name, 1), pool.name))
+    nodes_known = list(every)
+    found: list[tuple[Object, list[Object]]] = []
     for pool in ranked:
         selector = pool.at("spec", "nodeSelector")
         parsed = selectors.parse(selector.value) if selector.is_map else None
-        own = [node for node in left if parsed is not None and parsed.matches(node.labels)]
-        found.append((pool, own))
-        taken = {node.name for node in own}
-        left = [node for node in left if node.name not in taken]
+        found.append((pool, [node for node in nodes_known if parsed is not None and parsed.matches(node.labels)]))
+    return found
+
+
+def _custom_pools(selected: Iterable[tuple[Object, Sequence[Object]]]) -> Mapping[str, tuple[str, ...]]:
+    """Return the names of the custom pools that select each node."""
+    found: dict[str, tuple[str, ...]] = {}
+    for pool, own in selected:
+        for node in own if pool.name not in _STANDARD else ():
+            found[node.name] = (*found.get(node.name, ()), pool.name)
     return found
 
 
@@ -53,7 +107,7 @@ def of_deployments(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the names of the nodes of each MachineDeployment by its namespace and name, as far as Machines are known."""
     found: dict[tuple[str, str], list[str]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
-        node = machine.at("status", "nodeRef", "name").text
+        node = machine_nodes.node_name(machine, cluster)
         if node:
             found.setdefault(owner_key(machine), []).append(node)
     return found

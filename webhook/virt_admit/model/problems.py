@@ -51,6 +51,7 @@ class ProblemCause(enum.StrEnum):
     POOL_DEGRADED = "PoolDegraded"
     POOL_NODES = "PoolNodesUnavailable"
     POOL_INVALID = "PoolLimitInvalid"
+    POOL_AMBIGUOUS = "PoolAmbiguous"
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"
     EVICTION_REFUSED = "EvictionRefused"

@@ -7,9 +7,9 @@ from datetime import timedelta
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import duration
-from virt_admit.forecasts.placement import candidates, no_target
+from virt_admit.forecasts.placement import candidates, no_target, pod_networks, preemption_effects, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -18,6 +18,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.pod_placement import Placement
 
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -46,6 +47,26 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
         return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
     return _slower_than_its_deadline(vmi, cluster)
+
+
+def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return why it cannot be determined whether a pod starts elsewhere; None: by what is known of the nodes, it does."""
+    return preemption_effects.problem(target, cluster) or _trap(target.placement, cluster)
+
+
+def _trap(placement: Placement, cluster: Cluster) -> Problem | None:
+    """Return that kube-scheduler may choose a node on which no pod starts, next to others; None: there is none.
+
+    Such a node is Ready, and each attempt may end there again: nothing remembers where the last one failed.
+    """
+    for name in sorted(cluster.cached(virt_handlers.broken)):
+        why = placement.judged.get(name) or ""
+        if why.startswith(pod_networks.BROKEN):
+            command = shell("kubectl", "cordon", argument(name))
+            return Problem(
+                f"kube-scheduler may choose {name}, and {why}", typed("cordon it until its pod network works", command)
+            )
+    return None
 
 
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:

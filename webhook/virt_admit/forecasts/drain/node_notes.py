@@ -10,8 +10,9 @@ from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model.commands import argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, selectors
+from virt_admit.model import machine_nodes, machine_pools
+from virt_admit.model.commands import about, argument, kubectl, shell
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -20,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_CONFIG_POOL,
     NM,
     NM_KUBEVIRT,
+    NODE,
     VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -52,10 +54,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _not_detached(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
-    for pool in cluster.known(MACHINE_CONFIG_POOL):
-        selector = pool.at("spec", "nodeSelector")
-        if selector.is_map and selectors.parse(selector.value).matches(node.labels):
-            yield from _of_pool(pool)
+    yield from cluster.cached(_config_pools).get(node.name, ())
 
 
 def _unavailable(cluster: Cluster) -> Sequence[str]:
@@ -149,13 +148,14 @@ def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for nodes whose Machine is being deleted the hooks without which its controller does not drain them."""
     found: dict[str, list[str]] = {}
     for machine in (machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind)):
-        hooks = list(machine_drain.pre_drain_hooks(machine))
+        hooks = machine_drain.holding_hooks(machine)
         if hooks:
-            node = machine.at("status", "nodeRef", "name").text or ""
+            node = machine_nodes.node_name(machine, cluster)
             which = f"the pre-drain hook{'s' * (len(hooks) > 1)} {names(hooks, 120)}"
             found.setdefault(node, []).append(
                 f"Machine {machine.full_name} is being deleted, but its controller does not drain the node while {which} "
-                f"{'is' if len(hooks) == 1 else 'are'} set. Check the owner of each hook: no time-out ends this wait."
+                f"{'is' if len(hooks) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each hook: "
+                + about("describe", machine, kinds.of(machine))
             )
     return found
 
@@ -166,7 +166,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
     for machine in cluster.known(CAPI_MACHINE):
         if not machine.deleted:
             continue
-        node = machine.at("status", "nodeRef", "name").text or ""
+        node = machine_nodes.node_name(machine, cluster)
         end = machine_drain.ends(machine)
         if machine_drain.timeout(machine) is None:
             found[node] = (
@@ -181,6 +181,15 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
             found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end)}: {after}."
+    return found
+
+
+def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return for each node what is to be known of the MachineConfigPools that select it."""
+    pools, every = cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)
+    found = {node.name: list(_of_pool(pool)) for pool, own in machine_pools.members(pools, every) for node in own}
+    for overlap in machine_pools.overlaps(pools, every):
+        found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, VMIM
@@ -22,10 +23,9 @@ from virt_admit.model.node_updates.node_phases import Phase
 
 READS: Final = union(
     updaters.READS,
+    machine_nodes.READS,
     {
         NODE: ("spec.taints", "spec.unschedulable", "metadata.annotations"),
-        MACHINE: ("status.nodeRef.name",),
-        CAPI_MACHINE: ("status.nodeRef.name",),
         VMIM: ("status.phaseTransitionTimestamps", "status.migrationState"),
     },
 )
@@ -117,7 +117,7 @@ def _of_machines(cluster: Cluster) -> Mapping[str, DrainStart]:
     """Return the drains of nodes whose Machine is being deleted, by node."""
     deleted = [machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind) if machine.deleted]
     return {
-        machine.at("status", "nodeRef", "name").text or "": DrainStart(
+        machine_nodes.node_name(machine, cluster): DrainStart(
             DrainCause.MACHINE, clock.instant(machine.metadata["deletionTimestamp"].text), machine.name
         )
         for machine in deleted

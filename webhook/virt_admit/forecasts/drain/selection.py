@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from virt_admit.model import machine_pools
+from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import did_you_mean, names
 
-READS: Final = union(machine_pools.READS, {CAPI_MACHINE: ("metadata.labels", "status.nodeRef"), MACHINE_DEPLOYMENT: ()})
+READS: Final = union(
+    machine_pools.READS, machine_nodes.READS, {CAPI_MACHINE: ("metadata.labels",), MACHINE_DEPLOYMENT: ()}
+)
 
 _PREFIXES: Final = ("node/", "nodes/", "no/")
 """Forms of ``kubectl``: ``node/worker-1``."""

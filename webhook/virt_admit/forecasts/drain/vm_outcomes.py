@@ -26,7 +26,7 @@ from virt_admit.forecasts.drain import (
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import candidates, no_target, preemption_effects, quotas, virt_handlers
+from virt_admit.forecasts.placement import candidates, no_target, quotas, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
@@ -255,8 +255,8 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
     if not state.placed:
-        if preempting := preemption_effects.problem(find(True), cluster):
-            return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {preempting.reason}", preempting.remedy)
+        if unsure := migration_doubts.of_target(find(True), cluster):
+            return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {unsure.reason}", unsure.remedy)
         for unread in _unread(vmi, find(True).placement, cluster):
             raise Unseen(unread)
     if ruled is not None:
@@ -374,8 +374,8 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     if problem is not None:
         reason = f"{why}; {after.why}, but only later: {problem.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, problem.remedy, may_stop=lasting is None)
-    if preempting := preemption_effects.problem(find(False), cluster):
-        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {preempting.reason}", preempting.remedy)
+    if unsure := migration_doubts.of_target(find(False), cluster):
+        return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {unsure.reason}", unsure.remedy)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 

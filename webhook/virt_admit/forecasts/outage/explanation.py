@@ -110,7 +110,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         overlaps=tuple(_overlap(selection, rival) for rival in seen(check_scope.rivals(check, cluster))),
         stages=tuple(seen(timeline.stages(check, cluster))),
         timeline=course,
-        fates=tuple(seen(check_restarts.fates(remediation_steps.nodes_of(check, selection), cluster, never))),
+        fates=tuple(seen(check_restarts.fates(remediation_steps.nodes_of(check, selection, cluster), cluster, never))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
 

@@ -29,6 +29,7 @@ from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, f
 from virt_admit.forecasts.remediation.reactivation import Reactivation
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -36,7 +37,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import check_scope, machines, remediators, selected_nodes
+from virt_admit.model.remediation import check_scope, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.etcd_guard import ETCD
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -142,7 +143,7 @@ def _watches(cluster: Cluster) -> tuple[tuple[_Watch, ...], tuple[str, ...]]:
 def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
     check, selection = watch.check, watch.selection
     direct = check.kind is kinds.NHC
-    nodes = {(obj.name if direct else machines.node_name(obj)): obj for obj in selection.objects}
+    nodes = {(obj.name if direct else machine_nodes.node_name(obj, cluster)): obj for obj in selection.objects}
     states = list(unhealthy_objects.unhealthy(check, selection, cluster))
     unhealthy = [state for state in states if not isinstance(state, Unseen)]
     lasting = list(inactive_reasons.lasting(check, cluster))
@@ -317,7 +318,7 @@ def _machine_of(view: _Watch, node: str, cluster: Cluster) -> Object | None:
     own = view.nodes.get(node)
     if view.watch.check.kind is not kinds.NHC:
         return own
-    return next((each for each in cluster.known(kinds.MACHINE) if machines.node_name(each) == node), None)
+    return next((each for each in cluster.known(kinds.MACHINE) if machine_nodes.node_name(each, cluster) == node), None)
 
 
 def by_hand(loss: Loss) -> tuple[Part, ...]:

@@ -11,6 +11,7 @@ from virt_admit.forecasts.remediation import (
     timeline,
     unhealthy_objects,
 )
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.reads import union
@@ -23,6 +24,7 @@ READS: Final = union(
     machines.OWNER_READS,
     remediators.SNR_READS,
     machine_deletion.READS,
+    machine_nodes.READS,
     dict.fromkeys((*CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
     dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
     {kinds.METAL3_TEMPLATE: (), kinds.NODE: ("metadata.labels",)},
@@ -71,7 +73,7 @@ def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], list[st
     check, selection = watch.check, watch.selection
     if check.kind is not kinds.NHC:
         refused = inactive_reasons.refused(check, selection, cluster).values()
-        return set(remediation_steps.nodes_of(check, selection)).difference(*refused), []
+        return set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused), []
     acting: set[str] = set()
     unread: list[str] = []
     stages = first_remediator.stages(check, cluster)

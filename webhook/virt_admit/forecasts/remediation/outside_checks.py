@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.remediation.unhealthy_objects import CAPI_MACHINE_OF
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.nodes import is_control_plane
@@ -38,7 +38,7 @@ def outside(node: str, cluster: Cluster) -> Iterator[str]:
         return
     if found is None:
         return
-    name = found.annotations.get(CAPI_MACHINE_OF)
+    name = found.annotations.get(machine_nodes.CAPI_OWNER)
     if name and all(machine.name != name for machine in cluster.known(kinds.CAPI_MACHINE)):
         yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
     yield from (what.format(node) for label, what in _LABELS.items() if label in found.labels)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, allowed_unhealthy
@@ -18,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import DURATION, MINUTE, format_duration, parse_duration, show
-from virt_admit.model.remediation import health_checks, machines, remediators, selected_nodes
+from virt_admit.model.remediation import health_checks, remediators, selected_nodes
 from virt_admit.model.remediation.health_checks import TERMINATING, Condition, HealthCheck
 
 NHC_TIME: Final = 5 * MINUTE
@@ -140,10 +141,10 @@ def _symptoms(entries: Iterable[Condition]) -> tuple[Symptom, ...]:
     return tuple(Symptom(entry.type, entry.status, entry.known_nanoseconds()) for entry in entries)
 
 
-def nodes_of(check: HealthCheck, selection: Selection) -> Iterator[str]:
+def nodes_of(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
     """Yield the names of the nodes that a check watches, directly or through their Machines."""
     for obj in selection.objects:
-        name = obj.name if check.kind is kinds.NHC else machines.node_name(obj)
+        name = obj.name if check.kind is kinds.NHC else machine_nodes.node_name(obj, cluster)
         if name:
             yield name
 

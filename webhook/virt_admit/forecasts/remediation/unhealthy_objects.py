@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import remediation_steps
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
@@ -25,9 +26,6 @@ EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
 
 REMEDIATE: Final = "cluster.x-k8s.io/remediate-machine"
 """The annotation that makes a Cluster API Machine unhealthy at once (machinehealthcheck_targets.go#needsRemediation)."""
-
-CAPI_MACHINE_OF: Final = "cluster.x-k8s.io/machine"
-"""The annotation of a Node with the name of its Cluster API Machine."""
 
 EXCLUDED: Final = "remediation.medik8s.io/exclude-from-remediation"
 """The label that keeps a NodeHealthCheck from remediating a Node, with the value ``true`` alone
@@ -168,7 +166,7 @@ def _capi_node(machine: Object, name: str, cluster: Cluster) -> Object:
         Unseen: the Node is not in this cluster.
     """
     node = cluster.get(kinds.NODE, "", name)
-    if node is None or node.annotations.get(CAPI_MACHINE_OF, machine.name) != machine.name:
+    if node is None or node.annotations.get(machine_nodes.CAPI_OWNER, machine.name) != machine.name:
         raise Unseen(f"node {name} of the workload cluster")
     return node
 

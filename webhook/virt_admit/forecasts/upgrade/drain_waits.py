@@ -6,16 +6,20 @@ harvester/harvester:package/upgrade/upgrade_node.sh#command_pre_drain.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.remediation import machine_drain
@@ -25,27 +29,52 @@ _PATIENCE: Final = timedelta(minutes=10)
 
 
 def unknown(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str]:
-    """Yield what is not known of the drains that are under way."""
+    """Yield what is not known of the drains that are under way in a roll-out."""
     flying = ((name, update) for pool in begun for name, update in pool.nodes.items())
-    kind_of = {name: update.kind for name, update in flying if update.phase is Phase.DRAINING}
-    yield from _machines({name for name, kind in kind_of.items() if kind == MACHINE_DEPLOYMENT.kind}, cluster)
-    for node in cluster.known(NODE):
-        if node.name in kind_of:
-            yield from node_notes.not_asked(node, cluster)
+    for name, update in flying:
+        if update.phase is Phase.DRAINING:
+            yield from of_node(name, cluster, by_machine=update.kind == MACHINE_DEPLOYMENT.kind)
 
 
-def _machines(draining: Collection[str], cluster: Cluster) -> Iterator[str]:
+def of_node(name: str, cluster: Cluster, *, by_machine: bool) -> Iterator[str]:
+    """Yield what the drain of a node waits for. ``by_machine``: it is drained because its Machine is being deleted."""
+    if by_machine:
+        for machine in entry(cluster, _deleted, name) or ():
+            yield from _of_machine(machine, name, cluster)
+    node = find(cluster, NODE, "", name)
+    if node is not None:
+        yield from node_notes.not_asked(node, cluster)
+
+
+def _deleted(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the Machines that are being deleted, by the name of their node."""
+    found: dict[str, list[Object]] = {}
+    for machine in (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted):
+        found.setdefault(machine_nodes.node_name(machine, cluster), []).append(machine)
+    return found
+
+
+def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
     """Yield what the deletion of a Machine waits for: the owner of a hook, and volumes without a time limit."""
-    for machine in cluster.known(CAPI_MACHINE):
-        node = machine.at("status", "nodeRef", "name").text or ""
-        if node not in draining:
-            continue
-        hooks = list(machine_drain.pre_drain_hooks(machine))
-        since = clock.instant(machine_drain.volume_wait(machine))
-        if hooks:
-            yield f"when the owner removes the pre-drain hook {names(hooks, 120)} of Machine {machine.full_name}"
-        elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(since, _PATIENCE, cluster):
-            errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
-            why = f" ({cut(errors[0], 200)})" if errors else ""
-            age = vm_states_times.age(since, cluster)
-            yield f"when the volumes of {node} are detached{why}: Machine {machine.full_name} waits for that since {age}"
+    hooks = machine_drain.holding_hooks(machine)
+    since = clock.instant(machine_drain.volume_wait(machine))
+    if hooks:
+        yield f"when the owner removes the pre-drain hook {names(hooks, 120)} of Machine {machine.full_name}"
+    elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(since, _PATIENCE, cluster):
+        errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
+        why = f" ({cut(errors[0], 200)})" if errors else ""
+        age = vm_states_times.age(since, cluster)
+        yield f"when the volumes of {node} are detached{why}: Machine {machine.full_name} waits for that since {age}"
+
+
+def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
+    """Yield which owners have to remove pre-drain hooks while Cluster API deletes the Machines that are left."""
+    to_do = {node for pool in pools for node in pool.to_do}
+    hooks: dict[str, list[str]] = {}
+    for machine in cluster.known(CAPI_MACHINE) if driver is Driver.CLUSTER_API else ():
+        if not machine.deleted and machine_nodes.node_name(machine, cluster) in to_do:
+            for hook in machine_drain.pre_drain_hooks(machine):
+                hooks.setdefault(hook, []).append(machine.full_name)
+    for hook, held in sorted(hooks.items()):
+        them = "it is" if len(held) == 1 else "they are"
+        yield f"the owner of the pre-drain hook {hook} removes it from {names(sorted(held))} once {them} deleted"

@@ -53,7 +53,7 @@ def health_checks(cluster: Cluster, driver: Driver, nodes: Iterable[str], node_s
         if watches.unseen:
             found.append(RebootCheck(kind.kind, "", "", (), None, None, f"not available: {watches.unseen}"))
         for watch in (watch for some in watches.by_namespace.values() for watch in some):
-            own = updated & set(remediation_steps.nodes_of(watch.check, watch.selection))
+            own = updated & set(remediation_steps.nodes_of(watch.check, watch.selection, cluster))
             if (own or watch.selection.unseen) and not watch.check.handler:
                 found.append(_judged(watch, cluster, driver, tuple(sorted(own)), node_seconds))
     rank = {True: 0, None: 1, False: 2}

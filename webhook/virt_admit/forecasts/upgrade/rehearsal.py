@@ -15,6 +15,7 @@ from virt_admit.forecasts.placement.candidates import preemption
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
     drain_waits,
+    estimate_basis,
     random_runs,
     reboots,
     rollouts,
@@ -23,7 +24,8 @@ from virt_admit.forecasts.upgrade import (
     vm_interruptions,
 )
 from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
-from virt_admit.forecasts.upgrade.durations import Estimate, Range
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.estimate_basis import Basis
 from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
@@ -36,9 +38,8 @@ from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import count
 from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
@@ -274,12 +275,13 @@ def _simulated(
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
     certain = (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
     possible = False if certain else None if unseen else not stops
+    basis = Basis(driver, pools, tuple(begun), found, options.node_minutes)
     result = Rehearsal(
         driver,
         possible,
         unseen,
         _range(*(run.seconds for run in runs)) if possible else None,
-        (*_rests_on(estimates.values(), found, options, pools), *upgrade_progress.rests_on(begun)),
+        tuple(estimate_basis.rests_on(basis, estimates.values(), cluster)),
         tuple(_waves(pools, low, high)),
         tuple(_moved(plan, low, high, cluster)),
         stops,
@@ -299,19 +301,6 @@ def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[O
     if any(node in worlds[0].stuck or name in for_good for node, name in stuck.items()):
         return False
     return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)
-
-
-def _rests_on(
-    estimates: Iterable[Estimate], found: MigrationLimits, options: Options, pools: Sequence[Pool]
-) -> Iterator[str]:
-    left_out = [node for pool in pools for node in pool.left_out]
-    if left_out:
-        yield f"nodes that are cordoned or not Ready are not updated before that ends: {names(left_out)}"
-    bases = dict.fromkeys(estimate.basis for estimate in estimates)
-    yield f"{PER_CLUSTER} {found.cluster} and {PER_NODE} {found.node} ({found.source})"
-    yield f"{options.node_minutes} minutes for the update and reboot of a node"
-    for basis in bases:
-        yield f"durations by {basis}"
 
 
 # --- what is said of it ------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.machine_pools import Overlap
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import config_pool_updates, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
@@ -265,9 +266,30 @@ def _given(text: str, total: int) -> int:
 def _machine_config(
     every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Iterator[Pool]:
-    for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), every):
+    known = cluster.known(MACHINE_CONFIG_POOL)
+    for pool, own in machine_pools.members(known, every):
         if pool.at("spec", "nodeSelector").is_map:
             yield _machine_config_pool(pool, sorted(own, key=machine_pools.zone_then_age), max_unavailable, phases)
+    refused = tuple(map(_without_a_pool, filter(lambda each: each.has_no_pool, machine_pools.overlaps(known, every))))
+    if refused:
+        yield Pool("no MachineConfigPool", (), 1, failing=refused)
+
+
+def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes belong to another pool than one that selects them."""
+    if driver is Driver.MACHINE_CONFIG:
+        found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
+        yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
+
+
+def _without_a_pool(overlap: Overlap) -> NodeFailure:
+    node = overlap.node
+    return NodeFailure(
+        node.name,
+        overlap.effect,
+        typed("Remove the label that one of them selects", about("label", node, NODE, "--list")),
+        problem_of(ProblemCause.POOL_AMBIGUOUS, node),
+    )
 
 
 def _machine_config_pool(

@@ -10,31 +10,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from virt_admit.model import machine_pools
+from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE_DEPLOYMENT, NODE
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
 
 _REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
 
-READS: Final[Reads] = {
-    MACHINE_DEPLOYMENT: (),
-    CAPI_MACHINE: (
-        "metadata.labels",
-        "metadata.ownerReferences",
-        "metadata.deletionTimestamp",
-        "status.nodeRef",
-        "status.conditions",
-        "status.v1beta2.conditions",
-        "status.deletion",
-    ),
-    CAPI_MACHINE_SET: ("metadata.labels", f"metadata.annotations.{_REVISION}"),
-    NODE: CONDITIONS,
-}
+READS: Final[Reads] = union(
+    machine_nodes.READS,
+    {
+        MACHINE_DEPLOYMENT: (),
+        CAPI_MACHINE: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "metadata.deletionTimestamp",
+            "status.conditions",
+            "status.v1beta2.conditions",
+            "status.deletion",
+        ),
+        CAPI_MACHINE_SET: ("metadata.labels", f"metadata.annotations.{_REVISION}"),
+        NODE: CONDITIONS,
+    },
+)
 """The fields that say how far the replacement of a node is."""
 
 
@@ -47,7 +49,7 @@ def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
         by_deployment.setdefault(machine_pools.owner_key(machine), []).append(machine)
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         key = deployment.namespace, deployment.name
-        yield _pool(deployment, by_deployment.get(key, []), revisions.get(key, {}), ready)
+        yield _pool(deployment, by_deployment.get(key, []), revisions.get(key, {}), ready, cluster)
 
 
 def _revisions(cluster: Cluster) -> Mapping[tuple[str, str], Mapping[str, int]]:
@@ -61,14 +63,18 @@ def _revisions(cluster: Cluster) -> Mapping[tuple[str, str], Mapping[str, int]]:
 
 
 def _pool(
-    deployment: Object, own: Sequence[Object], revisions: Mapping[str, int], ready: Mapping[str, bool]
+    deployment: Object,
+    own: Sequence[Object],
+    revisions: Mapping[str, int],
+    ready: Mapping[str, bool],
+    cluster: Cluster,
 ) -> PoolUpdate:
     """Return a roll-out. A management cluster has the Machines of other clusters, whose nodes are not known here."""
     current = {machine.name: _is_current(machine, revisions) for machine in own}
     rolling = _is_rolling(deployment) or False in current.values()
     nodes: dict[str, NodeUpdate] = {}
     for machine in own:
-        node = machine.at("status", "nodeRef", "name").text or ""
+        node = machine_nodes.node_name(machine, cluster)
         if node in ready:
             waits = rolling and not ready[node]  # else it failed later
             known = current[machine.name]

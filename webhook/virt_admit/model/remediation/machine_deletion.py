@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import MACHINE, NODE
 from virt_admit.model.kubernetes.labels import Selection
@@ -16,11 +17,8 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import machines
 
-MACHINE_OF: Final = "machine.openshift.io/machine"
-"""The annotation of a Node with ``namespace/name`` of its Machine."""
-
 READS: Final[Reads] = {
-    NODE: (f"metadata.annotations.{MACHINE_OF}",),
+    NODE: (f"metadata.annotations.{machine_nodes.OWNER}",),
     MACHINE: ("metadata.ownerReferences", "status.nodeRef"),
 }
 """The fields that ``refused`` reads."""
@@ -67,7 +65,7 @@ def refusal(node: Object, cluster: Cluster) -> str:
     Raises:
         Unseen: the Machine cannot be read.
     """
-    annotation = node.annotations.get(MACHINE_OF)
+    annotation = node.annotations.get(machine_nodes.OWNER)
     if annotation is None:
         owned, unseen = cluster.cached(_owned)
         if unseen and node.name not in owned:

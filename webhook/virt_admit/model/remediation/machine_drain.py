@@ -10,39 +10,45 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 
-READS: Final[Reads] = {
-    CAPI_MACHINE: (
-        "spec.deletion",
-        "spec.nodeDrainTimeout",
-        "spec.nodeVolumeDetachTimeout",
-        "status.nodeRef.name",
-        "status.deletion.nodeDrainStartTime",
-        "status.deletion.waitForNodeVolumeDetachStartTime",
-        "status.conditions",
-        "metadata.annotations",
-    ),
-    MACHINE: ("spec.lifecycleHooks", "status.nodeRef.name"),
-}
+READS: Final[Reads] = union(
+    machine_nodes.READS,
+    {
+        CAPI_MACHINE: (
+            "spec.deletion",
+            "spec.nodeDrainTimeout",
+            "spec.nodeVolumeDetachTimeout",
+            "status.deletion.nodeDrainStartTime",
+            "status.deletion.waitForNodeVolumeDetachStartTime",
+            "status.conditions",
+            "metadata.annotations",
+        ),
+        MACHINE: ("spec.lifecycleHooks",),
+    },
+)
 
 _PRE_DRAIN: Final = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
 """The annotation of a Machine whose drain waits, alone or with ``/NAME`` (common_types.go#PreDrainDeleteHookAnnotationPrefix).
 Its value names the owner."""
 
 
+def holding_hooks(machine: Object) -> tuple[str, ...]:
+    """Return the pre-drain hooks that a Machine waits for now; empty: none, or it is not being deleted."""
+    return tuple(pre_drain_hooks(machine)) if machine.deleted else ()
+
+
 def pre_drain_hooks(machine: Object) -> Iterator[str]:
-    """Yield the hooks that a Machine being deleted waits for before its node is drained, as ``NAME of OWNER``.
+    """Yield what a Machine waits for once it is deleted, before its node is drained, as ``NAME of OWNER``.
 
     No time-out ends that wait: of Cluster API (machine_controller.go#reconcileDelete) and of OpenShift
     (machine-api-operator: pkg/controller/machine/drain_controller.go).
     """
-    if not machine.deleted:
-        return
     if kinds.of(machine) is CAPI_MACHINE:
         hooks = [(key, value) for key, value in machine.annotations.items() if key.startswith(_PRE_DRAIN)]
         found = [(key.removeprefix(_PRE_DRAIN).lstrip("/"), value) for key, value in sorted(hooks)]
@@ -72,8 +78,11 @@ def volume_wait(machine: Object) -> str | None:
 
 
 def ends(machine: Object) -> datetime | None:
-    """Return when the drain of the node of a Machine ends although VMs are left; None: never, or not known."""
-    limit = timeout(machine)
+    """Return when the drain of the node of a Machine ends although VMs are left; None: never, or not known.
+
+    It has not begun while a hook holds it.
+    """
+    limit = None if holding_hooks(machine) else timeout(machine)
     started = clock.instant(machine.at("status", "deletion", "nodeDrainStartTime").text)
     began = started or clock.instant(machine.metadata["deletionTimestamp"].text)
     try:

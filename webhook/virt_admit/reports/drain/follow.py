@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.progress import DrainCause, DrainStart, FollowRe
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
-from virt_admit.forecasts.upgrade import node_drain
+from virt_admit.forecasts.upgrade import drain_waits, node_drain
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
@@ -127,6 +127,11 @@ class _Moment:
     start: DrainStart | None
     moved: datetime | None
     ends_in: Range | None
+    held: tuple[str, ...]
+    """What the updater that drains the node waits for, without an end that any object tells."""
+
+
+_BY_MACHINE: Final = (DrainCause.MACHINE, DrainCause.MACHINE_DEPLOYMENT)
 
 
 def _moment(name: str, cluster: Cluster) -> _Moment:
@@ -135,8 +140,11 @@ def _moment(name: str, cluster: Cluster) -> _Moment:
     found = next((each for each in cluster.known(NODE) if each.name == name), None)
     start = progress.start(found, cluster) if found is not None else None
     left = progress.remaining(name, cluster)
-    ends_in = node_drain.remaining(node, len(left.pods), cluster) if start is not None else None
-    return _Moment(node, rows, left, start, progress.moved(name, cluster), ends_in)
+    by_machine = start is not None and start.cause in _BY_MACHINE
+    held = tuple(drain_waits.of_node(name, cluster, by_machine=by_machine))
+    known = start is not None and not held
+    ends_in = node_drain.remaining(node, len(left.pods), cluster) if known else None
+    return _Moment(node, rows, left, start, progress.moved(name, cluster), ends_in, held)
 
 
 def _key(row: Forecast) -> str:
@@ -167,8 +175,8 @@ def _changes(before: _Moment | None, found: _Moment, cluster: Cluster) -> Iterat
             yield FollowChange("state", _sentence(row, old), vm(row))
     if before is not None:
         yield from _left(before, found)
-    if before is None or _verdict_key(before.node) != _verdict_key(found.node):
-        yield FollowChange("verdict", _verdict(found.node), node_report(found.node))
+    if before is None or _verdict_key(before) != _verdict_key(found):
+        yield FollowChange("verdict", _verdict(found), node_report(found.node))
 
 
 def _signature(row: Forecast) -> Hashable:
@@ -206,10 +214,11 @@ def _rest(found: _Moment) -> str:
     return f"{count(len(found.node.forecasts), 'VM')} and {count(len(found.left.pods), 'pod')} left"
 
 
-def _verdict_key(node: NodePlan) -> Hashable:
+def _verdict_key(found: _Moment) -> Hashable:
+    node = found.node
     blockers = tuple((item.subject, item.now) for item in node.pods.blockers)
     control = tuple((part.component, part.healthy) for part in node.control)
-    return node.drainable, blockers, tuple(item.subject for item in node.pods.waits), control
+    return node.drainable, blockers, tuple(item.subject for item in node.pods.waits), control, len(found.held)
 
 
 _ANSWER: Final = {
@@ -219,9 +228,11 @@ _ANSWER: Final = {
 }
 
 
-def _verdict(node: NodePlan) -> str:
+def _verdict(found: _Moment) -> str:
+    node = found.node
     causes = [f"{item.subject}: {item.reason}. To do: {item.remedy}" for item in node.pods.blockers]
     unknown = f": {names(node.doubts)}" if node.doubts and node.drainable is None else ""
+    causes += [f"its end is not known: {each}" for each in found.held]
     return f"{node.name}: {_ANSWER[node.drainable]}{unknown}" + "".join(f"; {each}" for each in causes)
 
 
@@ -249,6 +260,8 @@ def _screen(found: _Moment, most: int, warnings: Mapping[tuple[str, State], str]
 
 def _end(found: _Moment) -> str:
     """Return when the drain ends, else whether it does."""
+    if found.held and not _done(found):
+        return f"Its end is not known: {found.held[0]}"
     if found.ends_in is None or _done(found):
         return _ANSWER[found.node.drainable].capitalize()
     return f"Ends in {range_words(found.ends_in)}"

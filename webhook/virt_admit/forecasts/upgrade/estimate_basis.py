@@ -1,0 +1,41 @@
+"""What the estimate of an upgrade rests on: limits, durations, and what nodes and pools leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
+from virt_admit.forecasts.upgrade.durations import Estimate
+from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates.node_phases import PoolUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What was simulated."""
+
+    driver: Driver
+    pools: Sequence[Pool]
+    begun: Sequence[PoolUpdate]
+    limits: MigrationLimits
+    node_minutes: int
+
+
+def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> Iterator[str]:
+    """Yield each thing that would change the estimate if it were different."""
+    left_out = [node for pool in basis.pools for node in pool.left_out]
+    if left_out:
+        yield f"nodes that are cordoned or not Ready are not updated before that ends: {names(left_out)}"
+    limits = basis.limits
+    yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
+    yield f"{basis.node_minutes} minutes for the update and reboot of a node"
+    for measured in dict.fromkeys(estimate.basis for estimate in estimates):
+        yield f"durations by {measured}"
+    yield from upgrade_progress.rests_on(basis.begun)
+    yield from rollouts.rests_on(basis.driver, cluster)
+    yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)

@@ -1,0 +1,51 @@
+"""Which Node is that of a Machine. A management cluster has Machines of other clusters, whose nodes may have equal names.
+
+Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_noderef.go#getNode (the Node with the same
+provider id) #CommonNodeAnnotations; openshift/machine-api-operator:pkg/controller/nodelink/nodelink_controller.go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+
+CAPI_OWNER: Final = "cluster.x-k8s.io/machine"
+"""The annotation of a Node with the name of its Cluster API Machine, which Cluster API writes after it compared the ids."""
+CAPI_SPACE: Final = "cluster.x-k8s.io/cluster-namespace"
+"""The annotation of a Node with the namespace of that Machine."""
+OWNER: Final = "machine.openshift.io/machine"
+"""The annotation of a Node with ``namespace/name`` of its Machine of OpenShift."""
+
+READS: Final[Reads] = {
+    CAPI_MACHINE: ("spec.providerID", "status.nodeRef.name"),
+    MACHINE: ("status.nodeRef.name",),
+    NODE: ("spec.providerID", *(f"metadata.annotations.{key}" for key in (CAPI_OWNER, CAPI_SPACE, OWNER))),
+}
+"""The fields that say it."""
+
+
+def node_name(machine: Object, cluster: Cluster) -> str:
+    """Return the name of the Node of a Machine; empty: it has none yet, or its Node is one of another cluster."""
+    name = machine.at("status", "nodeRef", "name").text or ""
+    try:
+        node = cluster.get(NODE, "", name) if name else None
+    except Unseen:
+        return name
+    return "" if node is not None and _is_of_another(machine, node) else name
+
+
+def _is_of_another(machine: Object, node: Object) -> bool:
+    """Return whether a Node of that name certainly has another Machine, or none of this cluster."""
+    if kinds.of(machine) is CAPI_MACHINE:
+        said = node.annotations.get(CAPI_OWNER)
+        if said is not None:
+            return said != machine.name or node.annotations.get(CAPI_SPACE, machine.namespace) != machine.namespace
+    elif OWNER in node.annotations:
+        return node.annotations[OWNER] != machine.full_name
+    ids = {machine.at("spec", "providerID").text, node.at("spec", "providerID").text}
+    return None not in ids and "" not in ids and len(ids) == 2
