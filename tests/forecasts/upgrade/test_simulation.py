@@ -104,6 +104,14 @@ def test_of_equal_nodes_an_updated_one_is_the_better() -> None:
     assert moves == {True: 1, False: 2}
 
 
+def test_a_node_that_is_done_already_is_as_good_as_an_updated_one() -> None:
+    """The pool has the nodes b and c alone: a is done. A VM that goes to c moves once more."""
+    given = replace(world([vm("v", "b")], "abc"), pools=(Pool("w", ("b", "c"), 1),))
+    moves = {luck: sum(simulate(replace(given, favourable=luck)).moves.values()) for luck in (True, False)}
+
+    assert moves == {True: 1, False: 2}
+
+
 def test_an_unschedulable_target_pod_holds_its_place_for_five_minutes() -> None:
     """The first VM finds no room, and with one place the second one waits for it."""
     vms = [vm("big", "a", 20, 40), vm("small", "a", 1, 40), vm("other", "b", 20, 40)]

@@ -7,7 +7,7 @@ images, preferred affinity and preferred spread are left out: they do not change
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from random import Random
 
@@ -20,10 +20,19 @@ from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS
 
 
 class Targets:
-    """The nodes of a simulation with what they have left. Nodes that are being updated are closed."""
+    """The nodes of a simulation with what they have left. Nodes that are being updated are closed.
+
+    ``to_do``: those whose update has not ended. On all others a VM stays.
+    """
 
     def __init__(
-        self, scheduler: FilterPipeline, pods: Iterable[Pod], *, favourable: bool = True, chance: Random | None = None
+        self,
+        scheduler: FilterPipeline,
+        pods: Iterable[Pod],
+        to_do: Collection[str] = (),
+        *,
+        favourable: bool = True,
+        chance: Random | None = None,
     ) -> None:
         every = list(pods)
         self._favourable, self._chance = favourable, chance
@@ -37,7 +46,7 @@ class Targets:
             for resource in (CPU, MEMORY, PODS):
                 free.setdefault(resource, -scheduler.state.used.get(name, {}).get(resource, 0))
         self._closed: set[str] = set()
-        self._updated: set[str] = set()
+        self._staying = self._free.keys() - to_do
         self._bound: dict[tuple[str, str], list[Pod]] = {}
 
     def close(self, node: str) -> None:
@@ -45,7 +54,7 @@ class Targets:
 
     def open(self, node: str) -> None:
         self._closed.discard(node)
-        self._updated.add(node)
+        self._staying.add(node)
 
     def enter(self, pod: Pod, node: str) -> None:
         """Bind a pod to a node."""
@@ -81,7 +90,7 @@ class Targets:
     def choose(self, pod: Pod) -> str:
         """Return the node that kube-scheduler would choose; empty if none takes the pod.
 
-        Of equal nodes it is one that is updated, where a VM stays, or one that is not, if chance is not favourable; or any.
+        Of equal nodes it is one where the VM stays, or one that is still to be updated, if chance is not favourable; or any.
         """
         best, best_score, equal = "", -1, 0
         cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
@@ -94,7 +103,7 @@ class Targets:
             balanced = int(100 - 50 * abs(cpu_left / all_cpu - memory_left / all_memory))
             score = 2 * (least + balanced)
             if self._chance is None:
-                score += (node in self._updated) is self._favourable
+                score += (node in self._staying) is self._favourable
             if score < best_score or (self._chance is None and score == best_score) or not self._has_room(pod, node):
                 continue
             equal = equal + 1 if score == best_score else 1

@@ -103,13 +103,13 @@ class _Run:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._chance = None if world.seed is None else Random(world.seed)  # noqa: S311 - no secret
-        pods = [vm.pod for vm in world.vms]
-        self._targets = Targets(world.scheduler, pods, favourable=world.favourable, chance=self._chance)
+        self._pool_of = {node: pool.name for pool in world.pools for node in pool.to_do}
+        pods, to_do = [vm.pod for vm in world.vms], self._pool_of.keys()
+        self._targets = Targets(world.scheduler, pods, to_do, favourable=world.favourable, chance=self._chance)
         for node in world.closed:
             self._targets.close(node)
         self._pending = {pool.name: deque(pool.nodes) for pool in world.pools}
         self._busy = dict.fromkeys(self._pending, 0)
-        self._pool_of = {node: pool.name for pool in world.pools for node in pool.to_do}
         self._on_node: dict[str, dict[str, Vm]] = {}
         for vm in world.vms:
             self._on_node.setdefault(vm.node, {})[vm.name] = vm
