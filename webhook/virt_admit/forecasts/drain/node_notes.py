@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -147,7 +147,7 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for nodes whose Machine is being deleted the hooks without which its controller does not drain them."""
     found: dict[str, list[str]] = {}
-    for machine in (machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind)):
+    for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks = machine_drain.holding_hooks(machine)
         if hooks:
             node = machine_nodes.node_name(machine, cluster)
@@ -155,7 +155,7 @@ def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
             found.setdefault(node, []).append(
                 f"Machine {machine.full_name} is being deleted, but its controller does not drain the node while {which} "
                 f"{'is' if len(hooks) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each hook: "
-                + about("describe", machine, kinds.of(machine))
+                + about("describe", machine, kind)
             )
     return found
 

@@ -159,7 +159,7 @@ def _not_shared(row: Forecast, cluster: Cluster) -> str:
 def _doubt(row: Forecast, cluster: Cluster) -> Problem | None:
     """Return why the migration of a VM may fail, where objects do not decide it."""
     try:
-        return migration_doubts.doubt(row.vmi, cluster)
+        return migration_doubts.doubt(row.vmi, row.target, cluster)
     except Unseen:
         return None
 
