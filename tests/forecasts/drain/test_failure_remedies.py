@@ -15,6 +15,8 @@ from virt_admit.forecasts.drain.states.vm_states_failures import PAIR_REMEDY, SI
         ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "free memory"),
         ("argument unsupported: parameter 'x' not supported", "install a virt-launcher whose libvirt knows"),
         ("Unsafe migration: Migration without shared storage is unsafe", "move its disks to storage"),
+        ("target pod shutdown during migration", "repair what ends its target pods"),
+        ("target pod is unschedulable", "let kube-scheduler place its target pod"),
         ("words of a later release", "remove the cause that its events name"),
     ],
 )

@@ -14,6 +14,11 @@ LARGE = {"domain": {"cpu": {"model": "host-model"}, "devices": {}, "memory": {"g
 DEDICATED = {"domain": {"cpu": {"model": "host-model", "cores": 2, "dedicatedCpuPlacement": True}, "devices": {}}}
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}
+PAIR = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"group": "pair"}}, "topologyKey": "kubernetes.io/hostname"}
+    ]
+}
 DISK = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
@@ -34,6 +39,7 @@ def local_disk():
         ({"affinity": {"nodeAffinity": REQUIRED}}, "change its node affinity, or the labels of another node"),
         (DEDICATED, "switch on the CPU manager of another node"),
         (GPU, "add a node that has nvidia.com/A100"),
+        ({"affinity": {"podAffinity": PAIR}}, "as a decision, make its required pod affinity a preferred one"),
     ],
 )
 def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):

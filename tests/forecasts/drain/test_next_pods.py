@@ -1,0 +1,66 @@
+"""The pod for which a VM needs a place may differ from the one that runs, and may follow another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.forecasts.repair.broken_clusters import cluster, kubevirt, node, vm
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+
+HOTPLUG = {"conditions": [{"type": "LiveMigratable", "status": "True"}, {"type": "HotMemoryChange", "status": "True"}]}
+
+
+def affinity(app: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def outcomes(*objects: Any) -> dict[str, tuple[VmOutcome, str]]:
+    """Return what a drain of node a does to each of its VMs."""
+    found = plan(cluster(*objects, kubevirt(), nodes=()))
+    (drained,) = (each for each in found.nodes if each.name == "a")
+    return {row.vmi.name: (row.outcome, row.reason) for row in drained.forecasts}
+
+
+def nodes(room: str = "32Gi") -> list[Any]:
+    sizes = {"cpu": "16", "memory": room, "pods": "100"} | {
+        f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
+    }
+    return [node(name, room=sizes) for name in ("a", "b", "c")]
+
+
+def test_a_hotplug_makes_the_next_pod_larger() -> None:
+    grown = vm("grown", memory="4Gi", vmi_status=HOTPLUG)
+    grown[1].data["spec"]["domain"]["memory"]["guest"] = "40Gi"
+    outcome, reason = outcomes(*nodes(), *grown)["grown"]
+    assert outcome is VmOutcome.BLOCKS
+    assert "its next pod has the CPUs and memory that were hotplugged" in reason
+    del grown[1].data["status"]["conditions"][1]  # the guest has the memory already, so the running pod says it all
+    assert outcomes(*nodes(), *grown)["grown"][0] is VmOutcome.MIGRATES
+
+
+def test_a_hotplug_that_fits_is_no_obstacle() -> None:
+    grown = vm("grown", memory="4Gi", vmi_status=HOTPLUG)
+    grown[1].data["spec"]["domain"]["memory"]["guest"] = "8Gi"
+    assert outcomes(*nodes(), *grown)["grown"][0] is VmOutcome.MIGRATES
+
+
+def test_a_vm_can_follow_the_one_that_it_must_be_with() -> None:
+    found = outcomes(*nodes(), *vm("leader"), *vm("follower", spec=affinity("leader")))
+    assert found["leader"][0] is VmOutcome.MIGRATES
+    outcome, reason = found["follower"]
+    assert (outcome, "demands pod shop/virt-launcher-leader-x, which leaves a as well" in reason) == (
+        VmOutcome.UNKNOWN,
+        True,
+    )
+
+
+def test_two_that_must_be_with_each_other_both_stay() -> None:
+    found = outcomes(*nodes(), *vm("one", spec=affinity("two")), *vm("two", spec=affinity("one")))
+    assert {outcome for outcome, _ in found.values()} == {VmOutcome.BLOCKS}
+
+
+def test_one_that_no_node_has_room_for_does_not_follow() -> None:
+    large = vm("follower", memory="60Gi", spec=affinity("leader"))
+    assert outcomes(*nodes(), *vm("leader"), *large)["follower"][0] is VmOutcome.BLOCKS
