@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import cluster, kubevirt, node, vm
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
@@ -64,3 +65,27 @@ def test_two_that_must_be_with_each_other_both_stay() -> None:
 def test_one_that_no_node_has_room_for_does_not_follow() -> None:
     large = vm("follower", memory="60Gi", spec=affinity("leader"))
     assert outcomes(*nodes(), *vm("leader"), *large)["follower"][0] is VmOutcome.BLOCKS
+
+
+def namespace(level: str) -> Any:
+    return manifest("v1", "Namespace", "shop", metadata={"labels": {"pod-security.kubernetes.io/enforce": level}})
+
+
+def test_a_namespace_that_enforces_pod_security_may_refuse_the_next_pod() -> None:
+    outcome, reason = outcomes(*nodes(), namespace("restricted"), *vm())["db"]
+    assert (outcome, "enforces Pod Security restricted" in reason) == (VmOutcome.UNKNOWN, True)
+
+
+def test_a_pod_that_was_admitted_under_the_level_is_admitted_again() -> None:
+    admitted = vm()
+    admitted[2].data["spec"]["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert outcomes(*nodes(), namespace("restricted"), *admitted)["db"][0] is VmOutcome.MIGRATES
+    assert outcomes(*nodes(), namespace("baseline"), *vm())["db"][0] is VmOutcome.MIGRATES
+
+
+def test_kubevirt_sets_a_seccomp_profile() -> None:
+    settings = {
+        "seccompConfiguration": {"virtualMachineInstanceProfile": {"customProfile": {"runtimeDefaultProfile": True}}}
+    }
+    found = cluster(*nodes(), namespace("restricted"), *vm(), kubevirt(settings), nodes=())
+    assert plan(found).nodes[0].forecasts[0].outcome is VmOutcome.MIGRATES

@@ -220,6 +220,18 @@ def test_the_pod_that_attaches_volumes_can_be_sized():
     assert attaching.limits == {"cpu": 1000, "memory": 80_000_000}
 
 
+@pytest.mark.parametrize(
+    ("version", "requests"), [("v1.0.1", (100, 80_000_000)), ("v1.1.1", (100, 80_000_000)), ("v1.2.0", (10, 2_000_000))]
+)
+def test_what_the_pod_that_attaches_volumes_requests_by_release(version, requests):
+    release = kubevirt()
+    release.data["status"] = {"observedKubeVirtVersion": version}
+    (attaching,) = migration_demand.demand(
+        running(HOT), complete(running(HOT), LAUNCHER, release)
+    ).attachment.containers
+    assert (attaching.requests["cpu"], attaching.requests["memory"]) == requests
+
+
 @pytest.mark.parametrize("strategy", ["LiveMigrate", "None"])
 def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
     """kube-scheduler places the launcher pod without them; the pod that attaches them has to follow."""

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import duration
-from virt_admit.forecasts.placement import candidates, no_target, pod_networks, preemption_effects, virt_handlers
+from virt_admit.forecasts.placement import (
+    candidates,
+    no_target,
+    pod_networks,
+    pod_security,
+    preemption_effects,
+    virt_handlers,
+)
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migration_timeouts, node_local_volumes, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
@@ -20,12 +29,16 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
+READS: Final = union(pod_security.READS, virt_handlers.READS)
+
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
     if leader := no_target.leader(vmi, target, cluster):
         reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
         return Problem(reason, "wait until that pod runs elsewhere: the VM then follows it if there is room")
+    if refused := pod_security.doubt(vmi, cluster):
+        return refused._replace(remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster)))
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":

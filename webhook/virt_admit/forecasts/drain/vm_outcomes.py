@@ -49,7 +49,7 @@ READS: Final = union(
     quotas.READS,
     node_local_volumes.READS,
     expand.STRATEGY_READS,
-    virt_handlers.READS,
+    migration_doubts.READS,
     vm_states.READS,
     lost_launchers.READS,
     vm_problems.READS,

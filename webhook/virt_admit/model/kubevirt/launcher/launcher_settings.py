@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.kinds import NAMESPACE, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.selectors import Selector, parse
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
 from virt_admit.model.kubevirt.settings.versions import Gate, gate_is_known_on
 from virt_admit.model.scheduler.pod_size import Container
@@ -121,11 +121,22 @@ def _settings(cluster: Cluster) -> LauncherSettings:
         plugins=found.at("network", "binding"),
         cpu_limited=_selector(found["autoCPULimitNamespaceLabelSelector"]),
         attachment=_container(
-            found["supportContainerResources"], "hotplug-disk", (_milli(10), 2 * _M), (_milli(100), 80 * _M)
+            found["supportContainerResources"], "hotplug-disk", _attachment_requests(cluster), (_milli(100), 80 * _M)
         ),
         shared=_support(found["supportContainerResources"], guaranteed=False),
         guaranteed=_support(found["supportContainerResources"], guaranteed=True),
     )
+
+
+def _attachment_requests(cluster: Cluster) -> _Usual:
+    """Return what the pod that attaches volumes requests: in 1.0 and 1.1 as much as its limits.
+
+    Source: kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugContainerRequests of each release.
+    """
+    release = versions.kubevirt_version(cluster)
+    if release is not None and release[:2] in ((1, 0), (1, 1)):
+        return _milli(100), 80 * _M
+    return _milli(10), 2 * _M
 
 
 def _positive(field: Field, default: int) -> int:
