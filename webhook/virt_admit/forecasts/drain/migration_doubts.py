@@ -17,8 +17,9 @@ from virt_admit.forecasts.placement import (
     virt_handlers,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.commands import about, argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -94,5 +95,10 @@ def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
     copied, deadline = (duration(timedelta(seconds=each)) for each in (needed, limit))
     reason = f"its memory takes {copied} with bandwidthPerMigration, and KubeVirt cancels a migration after {deadline}"
     remedy = "raise bandwidthPerMigration or completionTimeoutPerGiB"
-    command = typed(remedy, typed_remedies.edit_configuration(cluster))
-    return Problem(reason, command, ProblemCause.TIMES_OUT)
+    policy = migration_timeouts.policy(vmi, cluster)
+    if policy is None or not any(
+        policy["spec"][key].present for key in ("bandwidthPerMigration", "completionTimeoutPerGiB")
+    ):
+        return Problem(reason, typed(remedy, typed_remedies.edit_configuration(cluster)), ProblemCause.TIMES_OUT)
+    edit = about("edit", policy, MIGRATION_POLICY)
+    return Problem(f"{reason} (MigrationPolicy {policy.name})", typed(remedy, edit), ProblemCause.TIMES_OUT)

@@ -35,6 +35,11 @@ def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:
     own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
     pod = next((pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod)), None)
     why = pod_starts.failure(pod, cluster) if pod is not None else ""
+    synchronized = vmi.condition("Synchronized")
+    if not why and synchronized["status"].text == "False":
+        said = cut(synchronized["message"].text or "no reason is given", _LONGEST)
+        reason = f"{reason}. virt-handler cannot start its guest: {said}"
+        return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED)
     if pod is None or not why:
         return Problem(reason, "wait until KubeVirt has reported LiveMigratable", ProblemCause.NOT_REPORTED)
     command = kubectl("describe", POD, pod.name, vms.namespace_of(vmi))

@@ -318,7 +318,8 @@ def _keeps_state(vmi: Object) -> bool:
 def _decentralized(case: Case) -> Ruling:
     since = clock_words(case.found.since, case.cluster)
     reason = f"migrates between clusters since {since}, so its end cannot be determined"
-    return Ruling(StateEffect.UNKNOWN, reason, "wait for the other cluster")
+    remedy = "see which end waits, here virt-handler of its node, and cancel the migration if it lasts"
+    return Ruling(StateEffect.UNKNOWN, reason, typed(remedy, _describe(case.vmi)))
 
 
 _RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {

@@ -199,8 +199,9 @@ def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     bandwidth = cluster.cached(_lowest_bandwidth)
     if vmi is None or not bandwidth:
         return problem.remedy
-    if any(block[migration_limits.COMPLETION_TIMEOUT].present for block in migration_timeouts.policy(vmi, cluster)):
-        return "a MigrationPolicy limits its migrations: raise completionTimeoutPerGiB there"
+    policy = migration_timeouts.policy(vmi, cluster)
+    if policy is not None and policy["spec"][migration_limits.COMPLETION_TIMEOUT].present:
+        return f"MigrationPolicy {policy.name} limits its migrations: raise completionTimeoutPerGiB there"
     subject = found_problems.limits_owner(cluster)
     owner = cluster.get(*subject)
     if owner is None:

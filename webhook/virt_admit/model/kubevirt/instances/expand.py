@@ -42,7 +42,7 @@ _INHERITED: Final = (  # of an instance type; then of a preference
 
 READS: Final[Reads] = {
     # Revisions of other owners hold whole pod templates
-    CONTROLLER_REVISION: ("metadata.labels", *(f"data.spec.{key}" for key in _INHERITED)),
+    CONTROLLER_REVISION: ("metadata.labels", "data.metadata.name", *(f"data.spec.{key}" for key in _INHERITED)),
     INSTANCETYPE: (),
     CLUSTER_INSTANCETYPE: (),
     PREFERENCE: (),
@@ -262,6 +262,26 @@ def absent(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str] | Unseen]
                 yield named["name"].path, f"{matcher.word} {show(name)}"
         except Unseen as unseen:
             yield unseen
+
+
+def other_copies(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str, str] | Unseen]:
+    """Yield the ``revisionName`` of an object that is a copy of another instance type or preference than it names.
+
+    With the field: the words of what it names, and the name of what the copy was made of.
+    """
+    for key, matcher in (("instancetype", _INSTANCETYPE), ("preference", _PREFERENCE)):
+        named = vms.vm_spec(obj)[key]
+        name, revision = named["name"].text or "", named["revisionName"].text or ""
+        if not name or not revision:
+            continue
+        try:
+            copy = _revision(obj, revision, cluster)
+        except Unseen as unseen:
+            yield unseen
+            continue
+        made_of = copy.labels.get(REVISION_OF) or copy.at("data", "metadata", "name").text
+        if made_of and made_of != name:
+            yield named["revisionName"].path, f"{matcher.word} {show(name)}", made_of
 
 
 def _used(obj: Object, matcher: _Matcher) -> str:

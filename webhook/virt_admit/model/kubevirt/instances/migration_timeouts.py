@@ -7,7 +7,6 @@ pkg/util/migrations/migrationpolicies.go#MatchPolicy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -74,7 +73,9 @@ def settings(vmi: Object, state: Field, cluster: Cluster) -> MigrationSettings |
     ):
         found = known_or_none(read, cluster)
         if found is not None:
-            return _read([*policy(vmi, cluster), migration_limits.block(found)], default(cluster))
+            selecting = policy(vmi, cluster)
+            own = [selecting["spec"]] if selecting is not None else []
+            return _read([*own, migration_limits.block(found)], default(cluster))
     return None
 
 
@@ -97,8 +98,8 @@ def _read(blocks: list[Field], completion: int) -> MigrationSettings:
     )
 
 
-def policy(vmi: Object, cluster: Cluster) -> Iterator[Field]:
-    """Yield the spec of the known policy that selects the VMI by the most labels; of equal ones the first by name."""
+def policy(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the known policy that selects the VMI by the most labels; of equal ones the first by name."""
     try:
         namespace = cluster.get(NAMESPACE, "", vms.namespace_of(vmi))
     except Unseen:
@@ -110,8 +111,7 @@ def policy(vmi: Object, cluster: Cluster) -> Iterator[Field]:
         if wanted.namespace.items() <= labels.items() and wanted.vmi.items() <= vmi.labels.items():
             rank = (-len(wanted.namespace) - len(wanted.vmi), policy.name, policy)
             best = rank if best is None or rank[:2] < best[:2] else best
-    if best is not None:
-        yield best[2]["spec"]
+    return best[2] if best is not None else None
 
 
 def size(vmi: Object) -> int:

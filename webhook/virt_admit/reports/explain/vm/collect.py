@@ -26,7 +26,7 @@ from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
-from virt_admit.reports.explain.vm import commands, parts
+from virt_admit.reports.explain.vm import commands, parts, status_notes
 from virt_admit.reports.explain.vm.report import (
     BudgetOfVm,
     DrainOfVm,
@@ -96,6 +96,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         problems=tuple(dict.fromkeys((*drain.problems, *judged_rules.problems(rules)))),
         commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
         avoid=commands.avoid(state) if state is not None else (),
+        notes=tuple(status_notes.notes(found, cluster)),
         unseen=named,
     )
 
@@ -180,6 +181,9 @@ def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:
     if phase is None and recovery["status"].text == "True":  # pkg/virt-controller/watch/vm/vm.go#startVMI
         said = recovery["message"].text or "a migration of its volumes did not end"
         return vm_events.not_running(f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, 200)}")
+    restore = found.obj.at("status", "restoreInProgress").text
+    if phase is None and restore:
+        return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     return vm_events.not_running(f"it has no node yet: its VMI is {phase}" if phase else vm_events.NOT_RUNNING)
 
 

@@ -167,4 +167,6 @@ class VmReport:
     """The ids of the problems that keep it on its node, and of those that the rules show."""
     commands: tuple[str, ...]
     avoid: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What KubeVirt and CDI themselves say of it: operations under way, failed starts."""
     unseen: tuple[str, ...]

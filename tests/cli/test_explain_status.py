@@ -1,0 +1,92 @@
+"""What ``virt-admit explain vm/NAME`` repeats of the statuses that KubeVirt and CDI write."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import manifest
+from tests.cli.explain_vm_cases import WORLD, Explainer
+from virt_admit.model.kubernetes.objects import Object
+
+
+@pytest.fixture
+def explain(tmp_path):
+    return Explainer(tmp_path)
+
+
+def changed(kind: str, **status: object) -> tuple[Object, ...]:
+    """Return the world with further fields in the status of the explained VM or VMI."""
+    return tuple(
+        Object({**obj.data, "status": {**(obj.data.get("status") or {}), **status}})
+        if (obj.kind, obj.name) == (kind, "db")
+        else obj
+        for obj in WORLD
+    )
+
+
+def test_a_snapshot_that_is_under_way(explain):
+    snapshot = manifest(
+        "snapshot.kubevirt.io/v1beta1",
+        "VirtualMachineSnapshot",
+        "nightly",
+        "shop",
+        status={
+            "phase": "InProgress",
+            "conditions": [{"type": "Progressing", "status": "True", "lastTransitionTime": "2026-11-22T04:00:00Z"}],
+            "error": {"message": "guest-fsfreeze-freeze failed"},
+        },
+    )
+    _, data = explain(*changed("VirtualMachine", snapshotInProgress="nightly"), snapshot)
+    assert data["notes"] == [
+        "snapshot nightly is in progress since 2026-11-22T04:00:00Z (guest-fsfreeze-freeze failed), and locks the VM: "
+        "kubectl describe virtualmachinesnapshot nightly -n shop"
+    ]
+    _, text = explain(*changed("VirtualMachine", snapshotInProgress="nightly"), form="text")
+    assert (
+        "What KubeVirt says\n  snapshot nightly is in progress, but does not exist any more, and locks the VM" in text
+    )
+
+
+def test_a_guest_whose_file_systems_are_frozen(explain):
+    _, data = explain(*changed("VirtualMachineInstance", fsFreezeStatus="frozen"))
+    assert data["notes"] == [
+        "its file systems are frozen, so its applications cannot write: virtctl unfreeze db -n shop"
+    ]
+
+
+def test_starts_that_fail(explain):
+    failure = {"consecutiveFailCount": 9, "retryAfterTimestamp": "2026-11-25T04:03:20Z"}
+    why = [{"type": "Failure", "status": "True", "message": "Cannot allocate memory"}]
+    _, data = explain(*changed("VirtualMachine", startFailure=failure, conditions=why))
+    assert data["notes"] == ["its last 9 starts failed, the next is at 2026-11-25T04:03:20Z: Cannot allocate memory"]
+
+
+def test_a_restore_keeps_a_vm_from_starting(explain):
+    stopped = [obj for obj in changed("VirtualMachine", restoreInProgress="again") if obj.kind == "VirtualMachine"]
+    _, data = explain(*stopped)
+    assert data["drain"]["reason"] == "KubeVirt does not start it before restore again ends"
+    assert "kubectl describe vmrestore again -n shop" in data["notes"][0]
+
+
+def test_a_copy_that_waits_for_its_source(explain):
+    volume = {"name": "root", "dataVolume": {"name": "copy"}}
+    vm = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        "shop",
+        spec={"runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}, "volumes": [volume]}}},
+    )
+    source = {"pvc": {"name": "golden", "namespace": "images"}}
+    phase = {"phase": "CloneInProgress"}
+    copy = manifest("cdi.kubevirt.io/v1beta1", "DataVolume", "copy", "shop", spec={"source": source}, status=phase)
+    _, data = explain(vm, copy)
+    assert data["notes"] == [
+        "data volume copy is CloneInProgress, a copy of claim images/golden, which waits while a pod uses that claim: "
+        "kubectl describe datavolume copy -n shop"
+    ]
+
+
+def test_a_vm_at_rest_has_no_notes(explain):
+    _, data = explain(*WORLD)
+    assert data["notes"] == []

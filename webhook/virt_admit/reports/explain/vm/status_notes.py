@@ -1,0 +1,109 @@
+"""What KubeVirt and CDI themselves say of a VM: operations under way, failed starts, conditions that wait for a person.
+
+Sources: kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineStatus,
+#VirtualMachineInstanceStatus; pkg/virt-controller/watch/vm/vm.go#startVMI;
+kubevirt/containerized-data-importer:staging/src/kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1/types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, VM_SNAPSHOT
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.messages import cut
+
+_LONGEST: Final = 200
+_OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
+
+
+def notes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
+    """Yield what the statuses of a VM, its VMI and its data volumes say, each with the command that shows more."""
+    if found.vm is not None:
+        yield from _operations(found.vm, cluster)
+        yield from _starts(found.vm)
+    if found.vmi is not None:
+        yield from _instance(found.vmi)
+    yield from _data_volumes(found, cluster)
+
+
+def _operations(vm: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the snapshot and the restore that lock a VM."""
+    namespace = vms.namespace_of(vm)
+    snapshot = vm.at("status", "snapshotInProgress").text
+    if snapshot:
+        command = kubectl("describe", VM_SNAPSHOT, snapshot, namespace)
+        yield f"snapshot {snapshot} is in progress{_error(snapshot, namespace, cluster)}, and locks the VM: {command}"
+    restore = vm.at("status", "restoreInProgress").text
+    if restore:
+        command = shell("kubectl", "describe", "vmrestore", argument(restore), "-n", namespace)
+        yield f"restore {restore} is in progress: KubeVirt does not start the VM before it ends: {command}"
+
+
+def _error(snapshot: str, namespace: str, cluster: Cluster) -> str:
+    """Return since when a snapshot is under way and what failed last, as far as that can be read."""
+    try:
+        obj = cluster.get(VM_SNAPSHOT, namespace, snapshot)
+    except Unseen:
+        return ""
+    if obj is None:
+        return ", but does not exist any more"
+    since = obj.condition("Progressing")["lastTransitionTime"].text
+    failed = obj.at("status", "error", "message").text
+    return f"{f' since {since}' if since else ''}{f' ({cut(failed, _LONGEST)})' if failed else ''}"
+
+
+def _starts(vm: Object) -> Iterator[str]:
+    failed = vm.at("status", "startFailure", "consecutiveFailCount").integer
+    if failed:
+        again = vm.at("status", "startFailure", "retryAfterTimestamp").text
+        why = vm.condition("Failure")["message"].text
+        words = f": {cut(why, _LONGEST)}" if why else ""
+        yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
+    if vm.condition("RestartRequired")["status"].text == "True":
+        yield "changes of its template wait for a restart (RestartRequired)"
+
+
+def _instance(vmi: Object) -> Iterator[str]:
+    namespace = vms.namespace_of(vmi)
+    if vmi.condition("Synchronized")["status"].text == "False":
+        why = vmi.condition("Synchronized")["message"].text or "no reason is given"
+        yield f"virt-handler cannot apply its spec to the guest: {cut(why, _LONGEST)}"
+    if vmi.at("status", "fsFreezeStatus").text == "frozen":
+        thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
+        yield f"its file systems are frozen, so its applications cannot write: {thaw}"
+    if _OUTDATED in vmi.labels:
+        move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
+        yield f"its launcher is older than KubeVirt; a migration replaces it: {move}"
+
+
+def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
+    """Yield the data volumes that are not finished: KubeVirt does not start a VM before."""
+    for volume in vms.vmi_spec(found.obj)["volumes"].items():
+        name = volume.at("dataVolume", "name").text
+        try:
+            obj = cluster.get(DATA_VOLUME, found.namespace, name) if name else None
+        except Unseen:
+            continue
+        phase = obj.at("status", "phase").text if obj is not None else None
+        if obj is None or phase in (None, "Succeeded"):
+            continue
+        said = (obj.condition(kind) for kind in ("Running", "Bound", "Ready"))
+        why = next((each["message"].text or "" for each in said if each["message"].text), "")
+        clone = obj.at("spec", "source", "pvc")
+        waits = (
+            f", a copy of claim {_claim(clone, found)}, which waits while a pod uses that claim"
+            if clone.present
+            else ""
+        )
+        command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
+        yield f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: {command}"
+
+
+def _claim(source: Field, found: FoundVm) -> str:
+    return f"{source['namespace'].text or found.namespace}/{source['name'].text or '?'}"
