@@ -41,7 +41,7 @@ EFFECTS = (
 """Causes after which the VM migrates, in all ways in which a step takes effect."""
 ENDS_ANYWAY = ("a shared claim on a hostPath volume", "bound to another VM")
 """KubeVirt migrates the one to a node that may not have its data. The other VM follows the one that it is bound to, if that
-moves first, which our verdict does not count on."""
+moves first: our verdict is "cannot be determined"."""
 _PLACEMENT = ("nodeSelector", "affinity", "tolerations")
 
 

@@ -114,7 +114,7 @@ def test_what_hyperconverged_writes_is_not_edited(tmp_path):
 
 def test_a_check_that_refuses_is_changed_instead_of_a_second_one(tmp_path):
     report = text_of("openshift-node-reboots", tmp_path, "outage", "w0")
-    assert "change MachineHealthCheck workers so that it acts for w0" in report
+    assert "set maxUnhealthy of MachineHealthCheck workers to " in report
 
 
 def test_what_frees_the_pods_is_a_sentence(tmp_path):

@@ -234,6 +234,7 @@ def test_a_step_left_out_brings_a_blocker_back(name):
 
 
 UNDETERMINED = (
+    "bound to another VM",
     "a shared claim on a hostPath volume",
     "a bandwidth with which no migration ends",
     "a bandwidth of HyperConverged with which none ends",
@@ -247,7 +248,7 @@ def test_a_policy_that_limits_migrations_is_named():
     policy = manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec=limits | selector)
     plan = repair(cluster(vm(memory="60Gi"), policy), Goal.DRAIN)
     assert (plan.reaches, plan.steps) == (None, ())
-    assert "a MigrationPolicy limits its migrations" in plan.remaining[0].why
+    assert "MigrationPolicy slow limits its migrations" in plan.remaining[0].why
 
 
 def test_one_limit_is_raised_for_all_migrations_that_take_too_long():

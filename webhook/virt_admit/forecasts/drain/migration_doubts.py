@@ -37,7 +37,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
     if leader := no_target.leader(vmi, target, cluster):
         reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
-        return Problem(reason, "wait until that pod runs elsewhere: the VM then follows it if there is room")
+        remedy = "wait until that pod runs elsewhere: the VM then follows it if there is room"
+        return Problem(reason, remedy, ProblemCause.NO_TARGET)
     if refused := pod_security.doubt(vmi, cluster):
         return refused._replace(remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster)))
     here = vmi.at("status", "nodeName").text or ""

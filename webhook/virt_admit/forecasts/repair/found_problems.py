@@ -91,10 +91,11 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
             reason = f"claim {claim} is a hostPath volume: other nodes may not have its data"
             own = vmi_subject(row.vmi)
             yield RootProblem(NOT_SHARED, root(row.vmi), (node.name,), reason, (Witness("", own),), (own,))
-        elif (doubt := _doubt(row, cluster)) is not None and doubt.cause == ProblemCause.TIMES_OUT:
-            witness = Witness("", vmi_subject(row.vmi))
+        elif (doubt := _doubt(row, cluster)) is not None and doubt.cause in _DOUBTS:
+            own = vmi_subject(row.vmi)
+            kept = () if doubt.cause == ProblemCause.TIMES_OUT else (own,)  # one limit is raised for all VMs
             yield RootProblem(
-                str(doubt.cause), root(row.vmi), (node.name,), doubt.reason, (witness,), remedy=doubt.remedy
+                str(doubt.cause), root(row.vmi), (node.name,), doubt.reason, (Witness("", own),), kept, doubt.remedy
             )
     if node.moving.fits is False and not any(row.placement.certain == () for row in blocking):
         left = ", ".join(sorted(pod.full_name for pod in node.moving.left)[:3])
@@ -140,6 +141,10 @@ _SHARED: Final[Mapping[str, Kind]] = {
     ProblemCause.NO_MIGRATION: KUBEVIRT,
 }
 """The kind of the root object of problems that many VMs show."""
+
+
+_DOUBTS: Final = (ProblemCause.TIMES_OUT, ProblemCause.NO_TARGET)
+"""The causes of doubts about a migration that a change ends."""
 
 
 def _is_unknown(found: ProblemId, cluster: Cluster) -> bool:
