@@ -40,6 +40,20 @@ def drain_cleaner() -> Incident:
     return Incident("https://github.com/kubereboot/kured/issues/1269", items + brokers, "drain n1", 1, says)
 
 
+def drain_cleaner_that_does_not_answer() -> Incident:
+    """Its webhook is ignored then, so that the evictions meet a budget of 0 and nothing rolls the broker."""
+    items = [*cluster(vms=[("web", "n1")]), *namespaces("streams")]
+    brokers = kafka("streams")
+    for each in brokers:
+        if "nodeName" in each.get("spec", {}):
+            each["spec"]["nodeName"] = each["spec"]["nodeName"].replace("w", "n")
+    for endpoint in only(brokers, "EndpointSlice", "strimzi-drain-cleaner-abc")["endpoints"]:
+        endpoint["conditions"] |= {"ready": False, "serving": False}
+    says = ("Strimzi's Drain Cleaner does not answer", "so nothing moves the pods of Kafka events")
+    source = "https://github.com/strimzi/drain-cleaner/issues/58"
+    return Incident(source, items + brokers, "drain n1", 1, says, ("at its next reconciliation", "A drain of n1 ends"))
+
+
 def admission(name: str, resource: str, on: str, *, ready: bool) -> list[Object]:
     """Return an operator with one replica and its webhook on requests for pods, which leaves out no namespace."""
     chosen = {"app": name}
@@ -148,6 +162,7 @@ def incidents() -> list[Incident]:
         launcher_of_a_node_that_was_off(),
         finalizer_of_an_ended_pod(),
         drain_cleaner(),
+        drain_cleaner_that_does_not_answer(),
         webhook_on_bindings(),
         webhook_on_its_own_pod(),
         quota(),

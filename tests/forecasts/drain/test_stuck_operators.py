@@ -196,3 +196,54 @@ def test_a_drain_cleaner_that_cannot_be_read_may_refuse(kind):
 
 def test_a_budget_of_0_is_a_wait_with_drain_cleaner():
     assert "Strimzi operator moves" in wait(kafka("1.3.0", maxUnavailable=0))["reason"]
+
+
+def answering(*ready):
+    """Return the Service of Drain Cleaner with an endpoint for each of these."""
+    endpoints = [{"addresses": ["10.0.0.1"], "conditions": {"ready": each}, "nodeName": "b"} for each in ready]
+    labels = {"labels": {"kubernetes.io/service-name": CLEANER}}
+    return [
+        manifest("v1", "Service", CLEANER, CLEANER),
+        manifest("discovery.k8s.io/v1", "EndpointSlice", CLEANER, CLEANER, metadata=labels, endpoints=endpoints),
+    ]
+
+
+def strimzi(*, ready, name="0"):
+    labels = {"strimzi.io/kind": "cluster-operator"}
+    return pod(f"strimzi-cluster-operator-{name}", "strimzi", labels, "b", ready=ready)
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        (
+            answering(),
+            "Drain Cleaner does not answer (Service strimzi-drain-cleaner/strimzi-drain-cleaner has no ready",
+        ),
+        (answering(False), "has no ready endpoint), so nothing moves the pods of Kafka log"),
+        ([*answering(True), strimzi(ready=False)], "the Strimzi operator has no Ready pod in namespace strimzi"),
+    ],
+)
+@pytest.mark.parametrize("release", ["1.0.1", "1.3.0"])
+def test_a_budget_of_0_stays_without_an_answer_of_drain_cleaner(release, objects, says):
+    found = blocker([*kafka(release, maxUnavailable=0), *objects])
+    assert found["now"]
+    assert says in found["reason"]
+    assert "Repair its pods" in found["remedy"]
+
+
+@pytest.mark.parametrize("more", [[], [strimzi(ready=True)], [strimzi(ready=True), strimzi(ready=False, name="1")]])
+def test_a_budget_of_0_is_a_wait_while_drain_cleaner_answers(more):
+    assert (
+        "Strimzi operator moves" in wait([*kafka("1.0.1", maxUnavailable=0), *answering(True, False), *more])["reason"]
+    )
+
+
+def test_a_drain_cleaner_that_does_not_answer_refuses_nothing():
+    found = drained([*kafka("1.3.0", maxUnavailable=1), *answering()])
+    assert (found["drainable"], found["blockers"]) == (True, [])
+
+
+def test_a_drain_cleaner_whose_endpoints_cannot_be_read():
+    objects = [*kafka("1.0.1", maxUnavailable=0), *answering()[:1]]
+    assert "endpointslices" in unknown(objects, unreadable=["endpointslices.discovery.k8s.io"])
