@@ -120,6 +120,31 @@ def failed_osd() -> Incident:
     return Incident("https://github.com/rook/rook/issues/15341", items, "drain n1", 1, says, ("until n3 is back and",))
 
 
+def osd_of_the_cordoned_node() -> Incident:
+    """Rook took the drain for one of another node, so that the next OSD of n1 may not leave and the first cannot start."""
+    items = ceph("n1")
+    every = only(items, "PodDisruptionBudget", "rook-ceph-osd")
+    items.remove(every)
+    for name in NODES:
+        keeps = budget(
+            f"rook-ceph-osd-host-{name}",
+            "rook-ceph",
+            {"app": "rook-ceph-osd", "topology-location-host": name},
+            2,
+            unavailable=0,
+        )
+        keeps["metadata"]["ownerReferences"] = every["metadata"]["ownerReferences"]
+        items.append(keeps)
+    gone = only(items, "Pod", "rook-ceph-osd-0-5d8f-x0")
+    pending = unready(gone)
+    pending["status"]["phase"] = "Pending"
+    del pending["spec"]["nodeName"]
+    items[items.index(gone)] = pending
+    says = ("OSD 0 of n1 itself is down", "kubectl uncordon n1. Then wait until Ceph's data is clean")
+    source = "https://github.com/rook/rook/issues/14730"
+    return Incident(source, items, "drain n1", 1, says, ("another failure domain",))
+
+
 def osd_without_data() -> Incident:
     items = ceph("n1")
     only(items, "PodDisruptionBudget", "rook-ceph-osd")["status"] |= {"currentHealthy": 5, "disruptionsAllowed": 0}
@@ -157,6 +182,7 @@ def incidents() -> list[Incident]:
         witness(),
         one_management_node(),
         failed_osd(),
+        osd_of_the_cordoned_node(),
         osd_without_data(),
         upgrade_without_the_drain_taint(),
     ]

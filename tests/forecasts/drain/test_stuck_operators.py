@@ -122,6 +122,30 @@ def test_an_osd_of_a_healthy_node_has_failed():
     assert found["reason"].startswith("OSD 2 on b is down although the node is up")
 
 
+def own_domain(*, cordoned, ready=True):
+    """OSD 0 of node a is evicted, and Rook blocks every node, a included. ``ready``: whether OSD 5 of c is up."""
+    gone, last = with_id(world.osd(0, "", ready=False), "0"), with_id(world.osd(5, "c", ready=ready), "5")
+    gone.data["metadata"]["labels"] |= {world.DOMAIN: "a", "topology-location-host": "a"}
+    drop = [("Pod", "rook-ceph-osd-0"), ("Pod", "rook-ceph-osd-5"), ("Node", "a")]
+    blocking = map(world.blocking_budget, "abc")
+    return [*rook_without(OSD_BUDGET, *drop), node("a", cordoned=cordoned), gone, last, *blocking]
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "remedy"),
+    [(True, "Let OSD 0 start: kubectl uncordon a. Then wait until"), (False, "Repair OSD 0, then wait until")],
+)
+def test_an_osd_of_the_drained_node_itself_is_down(cordoned, remedy):
+    found = blocker(own_domain(cordoned=cordoned))
+    assert found["now"]
+    assert found["reason"].startswith("OSD 0 of a itself is down")
+    assert found["remedy"].startswith(remedy)
+
+
+def test_an_osd_of_another_node_is_down_too():
+    assert "of a itself" not in blocker(own_domain(cordoned=True, ready=False))["reason"]
+
+
 @pytest.mark.parametrize(("minutes", "waits"), [(4, True), (6, False)])
 def test_rook_that_does_not_let_the_other_osds_go(minutes, waits):
     gone = with_id(world.osd(0, "", ready=False), "0")

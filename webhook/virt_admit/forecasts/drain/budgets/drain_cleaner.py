@@ -2,8 +2,8 @@
 
 It annotates the pod, and the Strimzi operator rolls it, so that a further drain passes. Before 1.1 it let the eviction
 pass, and a budget of 0 refused it with code 429, which ``kubectl drain`` repeats. Its webhook has ``failurePolicy:
-Ignore``: while it does not answer, evictions meet the budget alone and nothing rolls the broker. Sources: strimzi/drain-cleaner:README.md
-(STRIMZI_DENY_EVICTION); kubernetes/kubectl:pkg/drain/drain.go#evictPods; kubereboot/kured#1269.
+Ignore``: while it does not answer, evictions meet the budget alone and nothing rolls the broker. Sources:
+strimzi/drain-cleaner:README.md (STRIMZI_DENY_EVICTION); kubernetes/kubectl:pkg/drain/drain.go#evictPods; kubereboot/kured#1269.
 """
 
 from __future__ import annotations
