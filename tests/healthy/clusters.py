@@ -298,6 +298,10 @@ def operators() -> Healthy:
     items += service("cert-manager-webhook", "cert-manager", {"app": "cert-manager-webhook"}, ["w3"])
     rules = {"webhook.cert-manager.io": ("cert-manager.io", ["*"], ["CREATE", "UPDATE"])}
     items.append(webhook("Validating", "cert-manager-webhook", ("cert-manager", "cert-manager-webhook"), rules))
+    for name, on, policy in (("bindings", ["w1", "w2"], "Fail"), ("audit", [], "Ignore")):
+        items += deployment(name, name, on, {"app": name}) + service(name, name, {"app": name}, on) + namespaces(name)
+        entry = {f"{name}.example.com": ("", ["pods/binding", "pods"], ["CREATE", "DELETE"])}
+        items.append(webhook("Validating", name, (name, name), entry, policy=policy))
     items += machine("web", "w1", strategy="LiveMigrate", disks=["web"]) + claim("web")
     source = (
         "cloudnative-pg:pkg/specs/poddisruptionbudget.go; strimzi/drain-cleaner:README.md; elastic/"

@@ -70,6 +70,42 @@ def last_replica() -> Incident:
     return Incident("https://github.com/devantler-tech/platform/issues/3388", items, "drain h1", 1, says)
 
 
+def replicas_on_one_node() -> Incident:
+    items = harvester((1, 4), HARVESTER, "allow-if-replica-is-stopped") + harvester_vm("web", "h1", (1, 4))
+    only(items, "Volume", "pvc-vms-web")["status"]["kubernetesStatus"] = {"namespace": "vms", "pvcName": "web"}
+    for each in items:
+        if each["kind"] == "Replica":
+            each["spec"]["nodeID"] = each["status"]["ownerID"] = "h1"
+    says = (
+        "all 3 healthy copies of Longhorn volume pvc-vms-web (claim vms/web) are on node h1",
+        "VM vms/web needs them there after its migration",
+    )
+    source = "https://github.com/harvester/harvester/issues/2911"
+    return Incident(source, items, "drain h1", 1, says, ("may stop when the VMs have left",))
+
+
+def single_replica_of_a_stopped_vm() -> Incident:
+    items = longhorn_cluster(("web", "h2")) + longhorn_volume("old", None, ["h1"])
+    only(items, "Volume", "pvc-vms-old")["status"]["kubernetesStatus"] = {"namespace": "vms", "pvcName": "old-disk"}
+    says = ("Longhorn volume pvc-vms-old (claim vms/old-disk, which no VM uses now) is on node h1",)
+    return Incident("https://github.com/harvester/harvester/issues/6266", items, "drain h1", 1, says)
+
+
+def every_node_in_maintenance() -> Incident:
+    """Harvester cordons each node again while the annotation is there."""
+    items = harvester((1, 4), HARVESTER, "allow-if-replica-is-stopped") + harvester_vm("web", "h1", (1, 4))
+    for each in items:
+        if (each["kind"], each["apiVersion"]) == ("Node", "v1"):
+            each["spec"]["unschedulable"] = True
+            each["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true"}
+    says = (
+        "disable the maintenance mode of h2 in Harvester, which an uncordon alone does not end",
+        "the other healthy copies of Longhorn volume pvc-vms-web are on nodes that are cordoned (h2, h3)",
+    )
+    never = ("the only healthy copy", ": kubectl uncordon")
+    return Incident("https://github.com/harvester/harvester/issues/5598", items, "drain h1", 1, says, never)
+
+
 def upgrade_of(states: Iterable[tuple[str, str]]) -> Object:
     status = {"nodeStatuses": {name: {"state": state} for name, state in states}, "conditions": []}
     upgrade = obj("Upgrade", "harvesterhci.io/v1beta1", "hvst-upgrade-x", "harvester-system", status=status)
@@ -120,6 +156,31 @@ def failed_osd() -> Incident:
     return Incident("https://github.com/rook/rook/issues/15341", items, "drain n1", 1, says, ("until n3 is back and",))
 
 
+def osd_of_the_cordoned_node() -> Incident:
+    """Rook took the drain for one of another node, so that the next OSD of n1 may not leave and the first cannot start."""
+    items = ceph("n1")
+    every = only(items, "PodDisruptionBudget", "rook-ceph-osd")
+    items.remove(every)
+    for name in NODES:
+        keeps = budget(
+            f"rook-ceph-osd-host-{name}",
+            "rook-ceph",
+            {"app": "rook-ceph-osd", "topology-location-host": name},
+            2,
+            unavailable=0,
+        )
+        keeps["metadata"]["ownerReferences"] = every["metadata"]["ownerReferences"]
+        items.append(keeps)
+    gone = only(items, "Pod", "rook-ceph-osd-0-5d8f-x0")
+    pending = unready(gone)
+    pending["status"]["phase"] = "Pending"
+    del pending["spec"]["nodeName"]
+    items[items.index(gone)] = pending
+    says = ("OSD 0 of n1 itself is down", "kubectl uncordon n1. Then wait until Ceph's data is clean")
+    source = "https://github.com/rook/rook/issues/14730"
+    return Incident(source, items, "drain n1", 1, says, ("another failure domain",))
+
+
 def osd_without_data() -> Incident:
     items = ceph("n1")
     only(items, "PodDisruptionBudget", "rook-ceph-osd")["status"] |= {"currentHealthy": 5, "disruptionsAllowed": 0}
@@ -154,9 +215,13 @@ def incidents() -> list[Incident]:
         orphaned_engine(),
         attached_by_hand(),
         last_replica(),
+        replicas_on_one_node(),
+        single_replica_of_a_stopped_vm(),
+        every_node_in_maintenance(),
         witness(),
         one_management_node(),
         failed_osd(),
+        osd_of_the_cordoned_node(),
         osd_without_data(),
         upgrade_without_the_drain_taint(),
     ]

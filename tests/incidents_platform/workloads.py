@@ -2,7 +2,7 @@
 
 from tests.healthy.clusters import kafka
 from tests.healthy.machines import claim, machine, unmigratable
-from tests.healthy.parts import Object, deployment, namespaces, obj, pod
+from tests.healthy.parts import Object, deployment, namespaces, obj, pod, service, webhook
 
 from .case import NODES, Incident, cluster, ending, only, unready
 
@@ -38,6 +38,56 @@ def drain_cleaner() -> Incident:
     cleaner["spec"]["template"]["spec"]["containers"][0]["image"] = "quay.io/strimzi/drain-cleaner:1.3.0"
     says = ("Drain Cleaner refuses its eviction with an error", "Drain again")
     return Incident("https://github.com/kubereboot/kured/issues/1269", items + brokers, "drain n1", 1, says)
+
+
+def drain_cleaner_that_does_not_answer() -> Incident:
+    """Its webhook is ignored then, so that the evictions meet a budget of 0 and nothing rolls the broker."""
+    items = [*cluster(vms=[("web", "n1")]), *namespaces("streams")]
+    brokers = kafka("streams")
+    for each in brokers:
+        if "nodeName" in each.get("spec", {}):
+            each["spec"]["nodeName"] = each["spec"]["nodeName"].replace("w", "n")
+    for endpoint in only(brokers, "EndpointSlice", "strimzi-drain-cleaner-abc")["endpoints"]:
+        endpoint["conditions"] |= {"ready": False, "serving": False}
+    says = ("Strimzi's Drain Cleaner does not answer", "so nothing moves the pods of Kafka events")
+    source = "https://github.com/strimzi/drain-cleaner/issues/58"
+    return Incident(source, items + brokers, "drain n1", 1, says, ("at its next reconciliation", "A drain of n1 ends"))
+
+
+def admission(name: str, resource: str, on: str, *, ready: bool) -> list[Object]:
+    """Return an operator with one replica and its webhook on requests for pods, which leaves out no namespace."""
+    chosen = {"app": name}
+    found = deployment(name, name, [on], chosen) + namespaces(name)
+    answering = service(name, name, chosen, [on] if ready else [])
+    for endpoint in only(answering, "EndpointSlice", f"{name}-abc")["endpoints"]:
+        endpoint["targetRef"] = {"kind": "Pod", "namespace": name, "name": f"{name}-5d8f-x0"}
+    return [
+        *found,
+        *answering,
+        webhook("Validating", name, (name, name), {f"{name}.example.com": ("", [resource], ["CREATE"])}),
+    ]
+
+
+def webhook_on_bindings() -> Incident:
+    """kube-scheduler cannot bind any pod, that of the webhook included, so no migration gets a target."""
+    items = cluster(vms=[("web", "n1")]) + admission("slurm-operator", "pods/binding", "n2", ready=False)
+    says = (
+        "webhook slurm-operator.example.com fails closed, and Service slurm-operator/slurm-operator has no ready "
+        "endpoint: migrations fail",
+        "Exclude namespace slurm-operator by its namespaceSelector",
+    )
+    source = "https://github.com/SlinkyProject/slurm-operator/issues/189"
+    return Incident(source, items, "drain n1", 1, says, ("1 migrates", "A drain of n1 ends"))
+
+
+def webhook_on_its_own_pod() -> Incident:
+    items = cluster(vms=[("web", "n1")]) + admission("peer-pods", "pods", "n1", ready=True)
+    says = (
+        "webhook peer-pods.example.com runs on n1 alone, and once it has left, it refuses its own new pod",
+        "Exclude namespace peer-pods by its namespaceSelector, or run a second replica on another node",
+    )
+    source = "https://github.com/confidential-containers/cloud-api-adaptor/issues/305"
+    return Incident(source, items, "drain n1", 1, says, ("Move it first", "A drain of n1 ends"))
 
 
 def quota() -> Incident:
@@ -112,6 +162,9 @@ def incidents() -> list[Incident]:
         launcher_of_a_node_that_was_off(),
         finalizer_of_an_ended_pod(),
         drain_cleaner(),
+        drain_cleaner_that_does_not_answer(),
+        webhook_on_bindings(),
+        webhook_on_its_own_pod(),
         quota(),
         multus_that_does_not_answer(),
         pinned(),

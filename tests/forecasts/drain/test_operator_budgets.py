@@ -110,7 +110,40 @@ def test_the_last_copy_of_a_volume_that_is_rebuilt_blocks_now():
 
 def test_a_copy_on_a_cordoned_node_does_not_count():
     objects = [each for each in world.longhorn(*COPIES, volume("v1", 2)) if (each.kind, each.name) != ("Node", "b")]
-    assert blocker([*objects, node("b", cordoned=True)])["now"] is True
+    found = blocker([*objects, node("b", cordoned=True)])
+    assert found["now"] is True
+    assert found["reason"] == (
+        "the other healthy copies of Longhorn volume v1 are on nodes that are cordoned (b), which Longhorn does not count"
+    )
+    assert found["remedy"] == "Uncordon b: kubectl uncordon b"
+
+
+def test_a_copy_on_a_node_in_maintenance_mode_comes_back_with_the_mode():
+    objects = [each for each in world.longhorn(*COPIES, volume("v1", 2)) if (each.kind, each.name) != ("Node", "b")]
+    kept = node("b", cordoned=True)
+    kept.data["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true"}
+    found = blocker([*objects, kept])
+    assert found["remedy"].startswith("Disable the maintenance mode of b in Harvester")
+    assert found["remedy"].endswith("kubectl annotate node b harvesterhci.io/drain-requested-")
+
+
+def used(replicas, *, on="", state="attached", **more):
+    """Return volume v1 of claim shop/disk."""
+    found = volume("v1", replicas, on=on)
+    found.data["status"] |= {"state": state, "kubernetesStatus": {"namespace": "shop", "pvcName": "disk"} | more}
+    return found
+
+
+def test_the_claim_of_the_last_copy_is_named():
+    last = replica("v1", "a")
+    assert (
+        "v1 (claim shop/disk, which no VM uses now) is"
+        in blocker(world.longhorn(last, used(1, state="detached")))["reason"]
+    )
+    before = {"workloadsStatus": [{"workloadName": "old", "workloadType": "VirtualMachineInstance"}]}
+    found = blocker(world.longhorn(last, used(1, state="detached", **before)))
+    assert "v1 (claim shop/disk of old, which does not run) is" in found["reason"]
+    assert "v1 (claim shop/disk) is on" in blocker(world.longhorn(last, used(1, on="b"), policy("always")))["reason"]
 
 
 @pytest.mark.parametrize(
@@ -133,10 +166,40 @@ def test_replicas_that_move_first(value):
     assert "first moves 1 replica" in unknown(world.longhorn(replica("v1", "a"), policy(value)))
 
 
+STOPPED_MAY_GO = policy("allow-if-replica-is-stopped")
+
+
+def guest(claim, strategy="LiveMigrate"):
+    status = {"phase": "Running", "nodeName": "a", "conditions": [{"type": "LiveMigratable", "status": "True"}]}
+    spec = {"evictionStrategy": strategy, "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]}
+    return manifest("kubevirt.io/v1", "VirtualMachineInstance", "web", "shop", spec=spec, status=status)
+
+
 def test_a_running_replica_whose_volume_may_be_detached_by_the_drain():
-    running = [replica("v1", "a"), policy("allow-if-replica-is-stopped")]
-    assert "may stop" in unknown(world.longhorn(*running, volume("v1", 1, on="a")))
+    running = [replica("v1", "a"), STOPPED_MAY_GO]
+    assert "stop only if no VM starts elsewhere" in unknown(world.longhorn(*running, volume("v1", 1, on="a")))
     assert blocker(world.longhorn(*running, volume("v1", 1, on="b")))["now"] is False
+
+
+def test_a_vm_that_migrates_keeps_the_last_copies_running():
+    copies = [replica("v1", "a") for _ in range(3)]
+    for number, each in enumerate(copies):
+        each.data["metadata"]["name"] = f"v1-r-{number}"
+    found = drained([*world.longhorn(*copies, STOPPED_MAY_GO, used(3, on="a")), guest("disk")])
+    (budgeted,) = (each for each in found["blockers"] if each["kind"] == "PodDisruptionBudget")
+    assert budgeted["reason"] == (
+        "all 3 healthy copies of Longhorn volume v1 (claim shop/disk) are on node a, and VM shop/web needs them there "
+        "after its migration, too"
+    )
+    assert "numberOfReplicas: 4 and replicaSoftAntiAffinity: disabled" in budgeted["remedy"]
+    assert budgeted["now"] is False
+
+
+@pytest.mark.parametrize("other", [guest("other"), guest("disk", "None")])
+def test_a_vm_that_does_not_take_the_volume_along_keeps_no_copy_running(other):
+    found = drained([*world.longhorn(replica("v1", "a"), STOPPED_MAY_GO, used(1, on="a")), other])
+    assert [each for each in found["blockers"] if each["kind"] == "PodDisruptionBudget"] == []
+    assert any("stop only if no VM starts elsewhere" in each for each in found["unseen"])
 
 
 @pytest.mark.parametrize("plural", ["replicas", "settings"])

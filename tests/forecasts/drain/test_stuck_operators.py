@@ -122,6 +122,30 @@ def test_an_osd_of_a_healthy_node_has_failed():
     assert found["reason"].startswith("OSD 2 on b is down although the node is up")
 
 
+def own_domain(*, cordoned, ready=True):
+    """OSD 0 of node a is evicted, and Rook blocks every node, a included. ``ready``: whether OSD 5 of c is up."""
+    gone, last = with_id(world.osd(0, "", ready=False), "0"), with_id(world.osd(5, "c", ready=ready), "5")
+    gone.data["metadata"]["labels"] |= {world.DOMAIN: "a", "topology-location-host": "a"}
+    drop = [("Pod", "rook-ceph-osd-0"), ("Pod", "rook-ceph-osd-5"), ("Node", "a")]
+    blocking = map(world.blocking_budget, "abc")
+    return [*rook_without(OSD_BUDGET, *drop), node("a", cordoned=cordoned), gone, last, *blocking]
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "remedy"),
+    [(True, "Let OSD 0 start: kubectl uncordon a. Then wait until"), (False, "Repair OSD 0, then wait until")],
+)
+def test_an_osd_of_the_drained_node_itself_is_down(cordoned, remedy):
+    found = blocker(own_domain(cordoned=cordoned))
+    assert found["now"]
+    assert found["reason"].startswith("OSD 0 of a itself is down")
+    assert found["remedy"].startswith(remedy)
+
+
+def test_an_osd_of_another_node_is_down_too():
+    assert "of a itself" not in blocker(own_domain(cordoned=True, ready=False))["reason"]
+
+
 @pytest.mark.parametrize(("minutes", "waits"), [(4, True), (6, False)])
 def test_rook_that_does_not_let_the_other_osds_go(minutes, waits):
     gone = with_id(world.osd(0, "", ready=False), "0")
@@ -196,3 +220,54 @@ def test_a_drain_cleaner_that_cannot_be_read_may_refuse(kind):
 
 def test_a_budget_of_0_is_a_wait_with_drain_cleaner():
     assert "Strimzi operator moves" in wait(kafka("1.3.0", maxUnavailable=0))["reason"]
+
+
+def answering(*ready):
+    """Return the Service of Drain Cleaner with an endpoint for each of these."""
+    endpoints = [{"addresses": ["10.0.0.1"], "conditions": {"ready": each}, "nodeName": "b"} for each in ready]
+    labels = {"labels": {"kubernetes.io/service-name": CLEANER}}
+    return [
+        manifest("v1", "Service", CLEANER, CLEANER),
+        manifest("discovery.k8s.io/v1", "EndpointSlice", CLEANER, CLEANER, metadata=labels, endpoints=endpoints),
+    ]
+
+
+def strimzi(*, ready, name="0"):
+    labels = {"strimzi.io/kind": "cluster-operator"}
+    return pod(f"strimzi-cluster-operator-{name}", "strimzi", labels, "b", ready=ready)
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        (
+            answering(),
+            "Drain Cleaner does not answer (Service strimzi-drain-cleaner/strimzi-drain-cleaner has no ready",
+        ),
+        (answering(False), "has no ready endpoint), so nothing moves the pods of Kafka log"),
+        ([*answering(True), strimzi(ready=False)], "the Strimzi operator has no Ready pod in namespace strimzi"),
+    ],
+)
+@pytest.mark.parametrize("release", ["1.0.1", "1.3.0"])
+def test_a_budget_of_0_stays_without_an_answer_of_drain_cleaner(release, objects, says):
+    found = blocker([*kafka(release, maxUnavailable=0), *objects])
+    assert found["now"]
+    assert says in found["reason"]
+    assert "Repair its pods" in found["remedy"]
+
+
+@pytest.mark.parametrize("more", [[], [strimzi(ready=True)], [strimzi(ready=True), strimzi(ready=False, name="1")]])
+def test_a_budget_of_0_is_a_wait_while_drain_cleaner_answers(more):
+    assert (
+        "Strimzi operator moves" in wait([*kafka("1.0.1", maxUnavailable=0), *answering(True, False), *more])["reason"]
+    )
+
+
+def test_a_drain_cleaner_that_does_not_answer_refuses_nothing():
+    found = drained([*kafka("1.3.0", maxUnavailable=1), *answering()])
+    assert (found["drainable"], found["blockers"]) == (True, [])
+
+
+def test_a_drain_cleaner_whose_endpoints_cannot_be_read():
+    objects = [*kafka("1.0.1", maxUnavailable=0), *answering()[:1]]
+    assert "endpointslices" in unknown(objects, unreadable=["endpointslices.discovery.k8s.io"])

@@ -324,3 +324,14 @@ def test_a_vm_whose_outcome_is_unknown_is_named():
     assert (plan.holds, plan.reaches, plan.steps) == (None, None, ())
     assert [each.problem.id for each in plan.remaining] == ["CannotBeDetermined:shop/db"]
     assert "more bandwidth" in plan.remaining[0].why
+
+
+def test_a_node_in_maintenance_mode_gets_its_annotations_removed_with_the_cordon():
+    cordoned = node("b", unschedulable=True)
+    cordoned.data["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true", "team": "a"}
+    (found,) = (step for step in repair(cluster(vm(), cordoned), Goal.DRAIN).steps if step.id == "uncordon:b")
+
+    assert found.title == "end the maintenance mode of the node"
+    (change,) = found.changes
+    paths = [edit.path for edit in change.edits]
+    assert paths == [("metadata", "annotations", "harvesterhci.io/drain-requested"), ("spec", "unschedulable")]

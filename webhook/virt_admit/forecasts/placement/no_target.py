@@ -10,11 +10,13 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import PVC
+from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.inter_pod_affinity import follows
 
@@ -119,10 +121,14 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         command = "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
         return Problem(reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command)
     more = f"; virt-handler does not serve {names(unserved)}" if unserved else ""
-    cordoned = [name for name in nodes if refusals[name] == "cordoned"]
-    verb = ("uncordon",) if cordoned else ("describe", "node")
-    command = shell("kubectl", *verb, argument((cordoned or nodes)[0]))
     reason = f"no node that could take it is ready: {names(nodes)}{more}"
+    known = [find(cluster, NODE, "", name) for name in nodes if refusals[name] == "cordoned"]
+    cordoned = sorted(filter(None, known), key=maintenance_updates.is_in_maintenance)
+    if cordoned and maintenance_updates.is_in_maintenance(cordoned[0]):
+        remedy, command = maintenance_updates.way_back(cordoned[0])
+        return Problem(reason, remedy, ProblemCause.NO_TARGET, command=command)
+    verb = ("uncordon",) if cordoned else ("describe", "node")
+    command = shell("kubectl", *verb, argument(cordoned[0].name if cordoned else nodes[0]))
     return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
 
 

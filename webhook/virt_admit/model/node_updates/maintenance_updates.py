@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
@@ -19,21 +20,42 @@ from virt_admit.model.remediation import maintenance
 
 REQUESTED: Final = "harvesterhci.io/drain-requested"
 """The annotation of a node that is to enter Harvester's maintenance mode, until its drain has ended."""
-_STATUS: Final = "harvesterhci.io/maintain-status"
+STATUS: Final = "harvesterhci.io/maintain-status"
+"""The annotation of a node in that mode: ``running`` until its VMs have left, then ``completed``."""
 
 READS: Final[Reads] = {
     NM: (),
     NM_KUBEVIRT: (),
-    NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{_STATUS}", "spec.taints"),
+    NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}", "spec.taints"),
 }
 """The fields that say that a node is emptied for maintenance."""
+
+
+def is_in_maintenance(node: Object) -> bool:
+    """Return whether Harvester's maintenance mode empties a node or keeps it empty."""
+    return REQUESTED in node.annotations or STATUS in node.annotations
+
+
+def way_back(node: Object) -> tuple[str, str]:
+    """Return what lets pods onto a cordoned node again, and its command.
+
+    While the annotation is there Harvester cordons the node again after each uncordon (harvester/harvester#5598).
+    """
+    name = argument(node.name)
+    if not is_in_maintenance(node):
+        return f"uncordon {node.name}", shell("kubectl", "uncordon", name)
+    keys = [f"{key}-" for key in (REQUESTED, STATUS) if key in node.annotations]
+    words = f"disable the maintenance mode of {node.name} in Harvester, which an uncordon alone does not end"
+    return f"{words}; without Harvester, remove its annotations and uncordon", shell(
+        "kubectl", "annotate", "node", name, *keys
+    )
 
 
 def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:
     """Return what NodeMaintenances, and the maintenance mode of Harvester, do to each node."""
     found: dict[str, NodeUpdate] = {}
     for node in cluster.known(NODE):
-        status = node.annotations.get(_STATUS, "")
+        status = node.annotations.get(STATUS, "")
         if status or REQUESTED in node.annotations:
             phase = Phase.UPDATING if status == "completed" else Phase.DRAINING
             since = node_phases.cordoned_since(node)

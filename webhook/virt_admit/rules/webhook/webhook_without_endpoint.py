@@ -29,8 +29,13 @@ from virt_admit.rule import (
 
 _NEEDED = {
     "evictions": (InterceptedRequest("CREATE", "", "pods/eviction"),),
-    "new pods": (InterceptedRequest("CREATE", "", "pods"), InterceptedRequest("UPDATE", "", "pods/status")),
+    "new pods": (
+        InterceptedRequest("CREATE", "", "pods"),
+        InterceptedRequest("CREATE", "", "pods/binding"),
+        InterceptedRequest("UPDATE", "", "pods/status"),
+    ),
     "claims": (InterceptedRequest("CREATE", "", "persistentvolumeclaims"),),
+    "ends of pods": (InterceptedRequest("DELETE", "", "pods"),),
     "VMs and their migrations": tuple(
         InterceptedRequest(operation, "kubevirt.io", f"virtualmachine{name}")
         for name in ("s", "instances", "instancemigrations", "instances/status", "instancemigrations/status")

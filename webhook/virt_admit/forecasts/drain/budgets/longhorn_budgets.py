@@ -6,9 +6,10 @@ Sources: longhorn/longhorn-manager:controller/instance_manager_controller.go#can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.budgets import longhorn_instances, operator_eviction
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
@@ -19,18 +20,31 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     not_ready,
     selected_labels,
 )
+from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING, LONGHORN_VOLUME, PDB
+from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING, LONGHORN_VOLUME, NODE, PDB, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates import maintenance_updates
 
 READS: Final = union(
     operator_eviction.READS,
     longhorn_instances.READS,
     {
         LONGHORN_SETTING: ("value",),
-        LONGHORN_VOLUME: ("spec.numberOfReplicas", "status.currentNodeID"),
+        LONGHORN_VOLUME: (
+            "spec.numberOfReplicas",
+            "status.currentNodeID",
+            "status.kubernetesStatus",
+            "status.state",
+        ),
+        NODE: (f"metadata.annotations.{maintenance_updates.REQUESTED}", "spec.unschedulable"),
+        VMI: ("spec.volumes", "spec.utilityVolumes"),
         LONGHORN_REPLICA: (
             "spec.volumeName",
             "spec.nodeID",
@@ -80,20 +94,50 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         ]
     if not kept:
         return waits
-    volumes = sorted({replica.at("spec", "volumeName").text or replica.name for replica in kept})
     if policy.startswith("block-for-eviction"):
         raise Unseen(f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space")
+    volumes = sorted({replica.at("spec", "volumeName").text or replica.name for replica in kept})
+    copies = cluster.cached(_healthy_copies)
+    cordoned = [
+        found
+        for name in sorted({on for volume in volumes for on in copies.get((namespace, volume), ())} - {node})
+        if (found := cluster.get(NODE, "", name)) is not None and found.at("spec", "unschedulable").boolean
+    ]
+    waiting = {each.name for each in cordoned}
+    alone = [volume for volume in volumes if waiting.isdisjoint(copies.get((namespace, volume), ()))]
+    if not alone:
+        reason = (
+            f"the other healthy copies of {_titles(volumes, eviction)} are on nodes that are cordoned "
+            f"({names(sorted(waiting))}), which Longhorn does not count"
+        )
+        words, command = maintenance_updates.way_back(cordoned[0])
+        return OperatorAnswer(Way.NOW, reason, typed(f"{words[0].upper()}{words[1:]}", command))
+    return _last_copies(alone, eviction, may_stop=policy == "allow-if-replica-is-stopped")
+
+
+def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -> OperatorAnswer:
+    """Return what holds a budget up that protects volumes without a healthy copy elsewhere.
+
+    ``may_stop``: whether the policy lets a replica go that does not run.
+    """
+    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     found = [cluster.get(LONGHORN_VOLUME, namespace, name) for name in volumes]
-    if policy == "allow-if-replica-is-stopped" and all(
-        volume is not None and volume.at("status", "currentNodeID").text == node for volume in found
-    ):
-        raise Unseen(f"the replicas of {_volumes(volumes)} may stop when the VMs have left")
-    reason = f"the only healthy copy of {_volumes(volumes)} is on node {node}"
-    rebuilding = all(
-        volume is not None and (volume.at("spec", "numberOfReplicas").integer or 0) > 1 for volume in found
+    known = [volume for volume in found if volume is not None]
+    here = len(known) == len(volumes) and all(each.at("status", "currentNodeID").text == node for each in known)
+    users = sorted({vmi for volume in known for vmi in _migrating(volume, node, cluster)}) if may_stop and here else []
+    if may_stop and here and not users:
+        raise Unseen(f"the replicas of {_titles(volumes, eviction)} stop only if no VM starts elsewhere with them")
+    healthy = max(_number_here(volume, eviction) for volume in volumes)
+    copy = f"all {healthy} healthy copies" if healthy > 1 else "the only healthy copy"
+    reason = f"{copy} of {_titles(volumes, eviction)} {'are' if healthy > 1 else 'is'} on node {node}"
+    if users:
+        reason += f", and VM {names(users)} needs them there after its migration, too"
+    wanted = max((each.at("spec", "numberOfReplicas").integer or 0 for each in known), default=0)
+    rebuilding = len(known) == len(volumes) and all(
+        (each.at("spec", "numberOfReplicas").integer or 0) > max(1, _number_here(each.name, eviction)) for each in known
     )
     if rebuilding:
-        detached = all(volume is not None and volume.at("status", "state").text == "detached" for volume in found)
+        detached = all(each.at("status", "state").text == "detached" for each in known)
         first = (
             "Start the VM that uses it, because Longhorn rebuilds only attached volumes, and wait"
             if detached
@@ -102,11 +146,50 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         return OperatorAnswer(
             Way.NOW, reason, f"{first} until Longhorn has rebuilt a copy on another node that is not cordoned."
         )
-    return OperatorAnswer(Way.NEVER, reason, "Add a replica: set numberOfReplicas: 2 in the Longhorn volume.")
+    elsewhere = " and replicaSoftAntiAffinity: disabled" if healthy > 1 else ""
+    remedy = f"Add a replica: set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the Longhorn volume."
+    return OperatorAnswer(Way.NEVER, reason, remedy)
 
 
-def _volumes(volumes: list[str]) -> str:
-    return f"Longhorn volume{'s' if len(volumes) > 1 else ''} {names(volumes)}"
+def _migrating(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield the VMs of a node that take a volume with them to another node. Raises Unseen after those that are known."""
+    status = volume.at("status", "kubernetesStatus")
+    namespace, claim = status["namespace"].text, status["pvcName"].text
+    for vmi in vmis.on_node(cluster, node) if namespace and claim else ():
+        spec = vmi["spec"]
+        used = vmi.namespace == namespace and claim in {*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)}
+        if used and not vmi.deleted and vmi_evictions.eviction(vmi, cluster) is Eviction.MIGRATES:
+            yield vmi.full_name
+
+
+def _number_here(volume: str, eviction: PodEviction) -> int:
+    """Return how many healthy replicas of a volume are on the node that is drained."""
+    replicas = eviction.cluster.cached(_replicas_by_node).get((eviction.budget.namespace, eviction.node), ())
+    return sum(_is_healthy(each) and each.at("spec", "volumeName").text == volume for each in replicas)
+
+
+def _titles(volumes: list[str], eviction: PodEviction) -> str:
+    """Return volumes with their claims; a single one also with what uses it."""
+    titles = [
+        f"{name}{_claim(find(eviction.cluster, LONGHORN_VOLUME, eviction.budget.namespace, name), len(volumes) == 1)}"
+        for name in volumes
+    ]
+    return f"Longhorn volume{'s' if len(volumes) > 1 else ''} {names(titles)}"
+
+
+def _claim(volume: Object | None, alone: bool) -> str:
+    if volume is None or not (claim := volume.at("status", "kubernetesStatus", "pvcName").text):
+        return ""
+    status = volume.at("status", "kubernetesStatus")
+    name = f"claim {status['namespace'].text}/{claim}"
+    if not alone or volume.at("status", "state").text != "detached":
+        return f" ({name})"
+    workloads = {each["workloadName"].text for each in status["workloadsStatus"].items() if each["workloadName"].text}
+    return (
+        f" ({name} of {names(sorted(workloads))}, which does not run)"
+        if workloads
+        else f" ({name}, which no VM uses now)"
+    )
 
 
 def _is_stopped(replica: Object) -> bool:

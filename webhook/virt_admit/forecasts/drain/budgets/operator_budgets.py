@@ -181,6 +181,11 @@ def _strimzi(eviction: PodEviction) -> OperatorAnswer:
         return GOES
     owner = _owner(eviction.budget, "strimzi.io")
     if drain_cleaner.is_installed(eviction.cluster):
+        if silent := drain_cleaner.silence(eviction.cluster):
+            reason = (
+                f"{eviction.never or 'it allows no disruption now'}, and {silent}, so nothing moves the pods of {owner}"
+            )
+            return OperatorAnswer(Way.NOW, reason, "Repair its pods, then drain again.")
         return OperatorAnswer(Way.WAITS, f"the Strimzi operator moves the pods of {owner} at its next reconciliation")
     if eviction.never:
         remedy = f"Install Strimzi's Drain Cleaner, or set maxUnavailable: 1 in the template of {owner}."

@@ -19,8 +19,9 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     node_of,
     selected_labels,
 )
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -45,6 +46,8 @@ _SWITCHED: Final = datetime.timedelta(minutes=5)
 def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     """Return what a budget of 0 waits for: Rook writes one for each failure domain but the one that is down."""
     budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
+    if (own := _own_domain(eviction, label)) is not None:
+        return own
     blocked = {value for budget in budgets if (value := selected_labels(budget).get(label))}
     elsewhere = [pod for pod in eviction.pods if pod.labels.get(label) not in (None, *blocked)]
     where = names(sorted({pod.labels[label] for pod in elsewhere})) or "another failure domain"
@@ -56,6 +59,35 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
         return OperatorAnswer(Way.NOW, reason, remedy)
     reason = f"Ceph waits until {where} is back and its data is clean"
     return OperatorAnswer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
+
+
+def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
+    """Return what holds a budget of 0 up in its own failure domain; None: OSDs elsewhere are down, or none is.
+
+    Rook can take two drains after each other for one of another domain (rook/rook#14730). The OSD that is evicted
+    already then cannot start on the cordoned node, and the next one may not leave.
+    """
+    domain = selected_labels(eviction.budget)[label]
+    down = [pod for pod in eviction.pods if label in pod.labels and _ID in pod.labels and not is_ready(pod)]
+    if not down or any(pod.labels[label] != domain for pod in down):
+        return None
+    hosts = sorted({node_of(pod) or pod.labels.get(_HOST, "") or domain for pod in down})
+    osds = _named(down)
+    reason = (
+        f"{osds} of {names(hosts)} itself is down, and Rook lets no further OSD of it go until Ceph's data is clean"
+    )
+    cordoned = [host for host in hosts if _is_cordoned(host, eviction.cluster)]
+    first = (
+        f"Let {osds} start: {shell('kubectl', 'uncordon', *map(argument, cordoned))}. Then"
+        if cordoned
+        else f"Repair {osds}, then"
+    )
+    return OperatorAnswer(Way.NOW, reason, f"{first} wait until Ceph's data is clean, and drain again.")
+
+
+def _is_cordoned(host: str, cluster: Cluster) -> bool:
+    found = cluster.get(NODE, "", host)
+    return found is not None and found.at("spec", "unschedulable").boolean is True
 
 
 def _has_failed(pod: Object, eviction: PodEviction) -> bool:

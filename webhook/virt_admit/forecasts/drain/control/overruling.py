@@ -40,6 +40,9 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
     blockers: list[Blocker] = []
     unseen = list(_unready(node)) if node is not None and forecasts else []
     for hindrance in path.hindrances:
+        if hindrance.starts:
+            result = [_later(found, hindrance) for found in result]
+            continue
         kept = [index for index, found in enumerate(forecasts) if _concerns(hindrance, found, cluster)]
         held = kept if hindrance.stops else []
         if held:
@@ -52,6 +55,14 @@ def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPa
             else:
                 result[index] = replace(result[index], problems=(*result[index].problems, hindrance.problem))
     return Overruled(result, tuple(blockers), tuple(unseen))
+
+
+def _later(found: Forecast, hindrance: Hindrance) -> Forecast:
+    """Return the forecast of a VM that nothing starts elsewhere while the hindrance lasts."""
+    named = hindrance.vms is None or found.vmi.full_name in hindrance.vms
+    if found.outcome is not VmOutcome.RESTARTS or not (hindrance.stops and named):
+        return found
+    return replace(found, reason=f"{found.reason}, but only later: {hindrance.reason}", remedy=hindrance.remedy)
 
 
 def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:

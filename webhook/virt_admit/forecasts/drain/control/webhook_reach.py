@@ -2,19 +2,20 @@
 
 Evictions, target pods and migrations are API requests. Where a webhook that gets one of them cannot be reached, the API
 server refuses the request with code 500, and ``kubectl drain`` repeats only code 429. Sources:
-kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go#Dispatch;
+kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/validating/dispatcher.go#Dispatch,
+:pkg/registry/core/pod/storage/storage.go#BindingREST, :pkg/kubelet/status/status_manager.go#syncPod;
 kubernetes/kubectl:pkg/drain/drain.go#evictPods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.model.commands import about, argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
+from virt_admit.model.kubernetes import clock, kinds, selectors, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -29,7 +30,7 @@ READS: Final[Reads] = union(
     service_endpoints.READS,
     webhook_requests.READS,
     vmis.READS,
-    {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels", "spec.nodeName")},
+    {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels", "spec.nodeName"), SERVICE: ("spec.selector",)},
 )
 
 
@@ -43,6 +44,8 @@ class Hindrance:
     name: str = ""
     evictions: bool = False
     """Whether it also keeps VMs that would be shut down."""
+    starts: bool = False
+    """Whether it keeps no VM on the node, but those that are shut down from starting elsewhere."""
     reason: str = ""
     remedy: str = ""
     stops: bool = False
@@ -90,19 +93,46 @@ def _fits_elsewhere(pod: Object, node: str, cluster: Cluster) -> bool | None:
 _MIGRATION: Final = "virtualmachineinstancemigrations"
 _INSTANCE: Final = "virtualmachineinstances"
 _KUBEVIRT: Final = "kubevirt.io"
+_BINDING: Final = "pods/binding"
 
 EVICTION: Final = InterceptedRequest("CREATE", "", "pods/eviction")
-MIGRATION: Final = (
+POD_END: Final = (InterceptedRequest("UPDATE", "", "pods/status"), InterceptedRequest("DELETE", "", "pods"))
+"""What a kubelet asks for when a pod has ended. Until it succeeds the pod exists, and a drain waits for it."""
+POD_START: Final = (
     InterceptedRequest("CREATE", "", "pods"),
+    InterceptedRequest("CREATE", "", _BINDING),
+    InterceptedRequest("UPDATE", "", "pods/status"),
+)
+"""What a new pod needs: its creator, kube-scheduler and a kubelet ask for it."""
+_REPORTED: Final = tuple(InterceptedRequest("UPDATE", _KUBEVIRT, f"{_INSTANCE}{sub}") for sub in ("", "/status"))
+MIGRATION: Final = (
+    *POD_START,
     InterceptedRequest("CREATE", _KUBEVIRT, _MIGRATION),
-    *(
-        InterceptedRequest("UPDATE", _KUBEVIRT, f"{name}{sub}")
-        for name in (_MIGRATION, _INSTANCE)
-        for sub in ("", "/status")
-    ),
+    *(InterceptedRequest("UPDATE", _KUBEVIRT, f"{_MIGRATION}{sub}") for sub in ("", "/status")),
+    *_REPORTED,
 )
 STATE_CLAIM: Final = InterceptedRequest("CREATE", "", "persistentvolumeclaims")
 """Only for VMs with a persistent vTPM or EFI: the migration creates a second claim for their state."""
+START: Final = (*POD_START, InterceptedRequest("CREATE", _KUBEVIRT, _INSTANCE), *_REPORTED)
+
+
+class _Effect(NamedTuple):
+    """What fails for a VM without an answer to one of some requests."""
+
+    words: str
+    requests: tuple[InterceptedRequest, ...]
+    evictions: bool = False
+    starts: bool = False
+
+
+_EFFECTS: Final = (
+    _Effect("evictions fail", (EVICTION,), evictions=True),
+    _Effect("evicted pods do not end", POD_END, evictions=True),
+    _Effect("migrations fail", (*MIGRATION, STATE_CLAIM)),
+    _Effect("VMs do not start", START, starts=True),
+)
+"""The worst first: a VM that cannot be evicted needs no target."""
+_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests)
 
 
 class _Webhook(NamedTuple):
@@ -145,17 +175,29 @@ def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hin
     critical = cluster.cached(_critical)
     labels = cluster.cached(_namespace_labels) if pods and critical.webhooks else {}
     for webhook in critical.webhooks if pods else ():
-        answers = set()
-        for pod in pods:
-            space = pod.namespace or "default"
-            asked = EVICTION._replace(namespace=space, namespace_labels=labels.get(space), name=pod.name, labels={})
-            answers.add(webhook_requests.gets(webhook.field, asked))
-        made = _state(webhook, node, cluster, frozenset()) if answers & {True, None} else None
-        if made is not None and made.now:
-            stops = made.stops and True in answers
-            yield replace(made, reason=f"{made.reason}: evictions fail" if made.stops else made.reason, stops=stops)
+        for effect in _EFFECTS[:2]:
+            answers = {
+                webhook_requests.gets(webhook.field, each)
+                for pod in pods
+                for each in _of_pod(pod, effect.requests, labels)
+            }
+            made = _state(webhook, node, cluster, frozenset()) if answers & {True, None} else None
+            if made is not None and made.now:
+                stops = made.stops and True in answers
+                yield replace(made, reason=f"{made.reason}: {effect.words}" if made.stops else made.reason, stops=stops)
+                break
     if pods and critical.unseen:
         yield Hindrance.unread("admission webhooks", critical.unseen)
+
+
+def _of_pod(
+    pod: Object, asked: Iterable[InterceptedRequest], labels: Mapping[str, Mapping[str, str]]
+) -> Iterator[InterceptedRequest]:
+    """Yield requests as webhooks get them for a pod. An Eviction and a Binding have no labels."""
+    space = pod.namespace or "default"
+    for each in asked:
+        own = {} if each.resource in (EVICTION.resource, _BINDING) else pod.labels
+        yield each._replace(namespace=space, namespace_labels=labels.get(space), name=pod.name, labels=own)
 
 
 def _critical(cluster: Cluster) -> _Critical:
@@ -171,7 +213,7 @@ def _critical(cluster: Cluster) -> _Critical:
             }
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
-                asked = any(webhook_requests.intercepts(webhook, each) for each in (EVICTION, *MIGRATION, STATE_CLAIM))
+                asked = any(webhook_requests.intercepts(webhook, each) for each in _ASKED)
                 if service is not None and asked:
                     expired = webhook.at("clientConfig", "caBundle").text in ended
                     found.append(_Webhook(configuration, webhook, service, expired))
@@ -184,7 +226,6 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
     configuration = webhook.configuration
     made = Hindrance(webhook.title, configuration.kind, "", configuration.name)
     described = kubectl("describe", SERVICE, name, namespace)
-    repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {described}"
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has expired"
         described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
@@ -198,53 +239,105 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
         backing = service_endpoints.backing(cluster, namespace, name)
     except Unseen as blind:
         return Hindrance.unread(webhook.title, blind.what)
+    own = _own_pods(webhook, cluster)
+    asks_itself = _gets_own_pods(webhook, own, cluster)
+    exclude = f"Exclude namespace {namespace} by its namespaceSelector"
+    described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
     if backing.problem:
         reason = f"{webhook.title} fails closed, and {backing.problem}"
-        return replace(made, reason=reason, remedy=repair, stops=True)
+        service = kubectl("describe", SERVICE, name, namespace)
+        remedy = (
+            f"{exclude}, because it also refuses its own new pods, and repair these: {described}"
+            if asks_itself
+            else f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {service}"
+        )
+        return replace(made, reason=reason, remedy=remedy, stops=True)
     if backing.nodes != {node} or not backing.pods:
         return None
     pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing.pods]
+    if asks_itself:
+        reason = f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new pod"
+        remedy = f"{exclude}, or run a second replica on another node: {described}"
+        return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     label = next((f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL")
-    return leaves_with(made, pods, node, label, cluster) if pods else None
+    found = leaves_with(made, pods, node, label, cluster) if pods else None
+    if found is not None and not found.stops and asks_itself is None:  # to move it alone may be the deadlock
+        return replace(found, remedy=f"Run a second replica on another node first: {described}")
+    return found
+
+
+def _own_pods(webhook: _Webhook, cluster: Cluster) -> list[Object]:
+    """Return the known pods that the Service of a webhook selects."""
+    namespace, name = webhook.service
+    service = cluster.get(SERVICE, namespace, name)
+    chosen = service.at("spec", "selector").value if service is not None else None
+    selector = selectors.parse({"matchLabels": chosen} if chosen else None)
+    return [pod for pod in cluster.known(POD, namespace) if selector.matches(pod.labels)]
+
+
+def _gets_own_pods(webhook: _Webhook, pods: Sequence[Object], cluster: Cluster) -> bool | None:
+    """Return whether a webhook gets a request without which a new pod of its own does not start."""
+    namespace = webhook.service[0]
+    labels = cluster.cached(_namespace_labels).get(namespace)
+    own = pods[0].labels if pods else None
+    answers = {
+        webhook_requests.gets(
+            webhook.field,
+            each._replace(
+                namespace=namespace, namespace_labels=labels, labels={} if each.resource == _BINDING else own
+            ),
+        )
+        for each in POD_START
+    }
+    return True if True in answers else None if None in answers else False
 
 
 def _kept(made: Hindrance, webhook: _Webhook, running: Sequence[Object], cluster: Cluster) -> Iterator[Hindrance]:
-    """Yield which VMs a webhook keeps: those that cannot be evicted, and those that cannot migrate."""
-    for evictions in (True, False):
-        answers = {vmi.full_name: _concerns(webhook.field, vmi, cluster, evictions=evictions) for vmi in running}
+    """Yield which VMs a webhook keeps: those that cannot be evicted, that cannot migrate, and that do not start again."""
+    left = list(running)
+    for effect in _EFFECTS:
+        answers = {vmi.full_name: _concerns(webhook.field, vmi, cluster, effect) for vmi in left}
         for answer in (True, None):
             names = frozenset(name for name, found in answers.items() if found is answer)
             if not names:
                 continue
-            what = "evictions" if evictions else "migrations"
-            reason = f"{made.reason}: {what} fail" if made.stops else made.reason
-            yield replace(made, reason=reason, evictions=evictions, vms=names, stops=made.stops and answer is True)
+            reason = f"{made.reason}: {effect.words}" if made.stops else made.reason
+            stops = made.stops and answer is True
+            yield replace(made, reason=reason, evictions=effect.evictions, starts=effect.starts, vms=names, stops=stops)
+        if effect.evictions:
+            left = [vmi for vmi in left if answers[vmi.full_name] is not True]
 
 
-def _concerns(webhook: Field, vmi: Object, cluster: Cluster, *, evictions: bool) -> bool | None:
-    """Return whether a webhook gets a request without which a VMI is not evicted, or does not migrate."""
-    answers = {webhook_requests.gets(webhook, each) for each in _requests(vmi, cluster, evictions=evictions)}
+def _concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: _Effect) -> bool | None:
+    """Return whether a webhook gets a request without which a VMI is not evicted, does not migrate or start."""
+    answers = {webhook_requests.gets(webhook, each) for each in _requests(vmi, cluster, effect)}
     return True if True in answers else None if None in answers else False
 
 
-def _requests(vmi: Object, cluster: Cluster, *, evictions: bool) -> Iterable[InterceptedRequest]:
+def _requests(vmi: Object, cluster: Cluster, effect: _Effect) -> Iterable[InterceptedRequest]:
     namespace = vms.namespace_of(vmi)
     labels = cluster.cached(_namespace_labels).get(namespace)
     pod = running_launchers.launchers(cluster).on_node(vmi)
-    for each in (EVICTION,) if evictions else MIGRATION:
+    here = pod.name if pod is not None else f"virt-launcher-{vmi.name}"
+    for each in effect.requests:
         request = each._replace(namespace=namespace, namespace_labels=labels)
-        if evictions:  # of an object without labels
-            yield request._replace(name=pod.name if pod is not None else f"virt-launcher-{vmi.name}", labels={})
-        elif request.resource == "pods":
-            yield request._replace(labels=pod.labels if pod is not None else None)
+        if request.resource.startswith("pods"):
+            own = pod.labels if pod is not None else None
+            without_labels = request.resource in (EVICTION.resource, _BINDING)
+            name = here if effect.evictions else None
+            yield request._replace(name=name, labels={} if without_labels else own)
         elif request.resource.startswith(_MIGRATION):
             yield request
-        else:
+        elif each is not STATE_CLAIM:
             yield request._replace(name=vmi.name, labels=vmi.labels)
+        elif _keeps_state(vmi):
+            yield request
+
+
+def _keeps_state(vmi: Object) -> bool:
     devices = vmi.at("spec", "domain", "devices")
     efi = vmi.at("spec", "domain", "firmware", "bootloader", "efi")
-    if not evictions and (devices.at("tpm", "persistent").boolean or efi["persistent"].boolean):
-        yield STATE_CLAIM._replace(namespace=namespace, namespace_labels=labels)
+    return bool(devices.at("tpm", "persistent").boolean or efi["persistent"].boolean)
 
 
 def _namespace_labels(cluster: Cluster) -> dict[str, dict[str, str]]:

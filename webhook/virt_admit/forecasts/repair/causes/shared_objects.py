@@ -48,6 +48,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.pod_size import PodSize
@@ -351,24 +352,36 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
 
 
 def uncordon(node: Object) -> RepairStep:
-    """Return the step that lets VMs onto a node again."""
+    """Return the step that lets VMs onto a node again: Harvester's maintenance mode would cordon it again."""
     subject = ObjectRef.of(NODE, node)
+    kept = [key for key in (maintenance_updates.REQUESTED, maintenance_updates.STATUS) if key in node.annotations]
     taints = [
         taint.value
         for taint in node.at("spec", "taints").items()
         if taint["key"].text != "node.kubernetes.io/unschedulable"
     ]
     spec = {key: value for key, value in node["spec"].map.items() if key not in ("unschedulable", "taints")}
-    freed = Object({**node.data, "spec": spec | ({"taints": taints} if taints else {})})
+    left = {key: value for key, value in node.metadata["annotations"].map.items() if key not in kept}
+    metadata = {**node.metadata.map, "annotations": left}
+    freed = Object({**node.data, "metadata": metadata, "spec": spec | ({"taints": taints} if taints else {})})
     query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")
     return RepairStep(
         id=f"uncordon:{subject.full_name}",
         stage=PlanStage.ROOM,
-        title="uncordon the node",
+        title="end the maintenance mode of the node" if kept else "uncordon the node",
         subject=subject,
         cost=Cost(CostClass.DECISION),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "unschedulable"), REMOVED),)),),
+        changes=(
+            ObjectChange(
+                subject,
+                Command.PATCH,
+                (
+                    *(FieldEdit(("metadata", "annotations", key), REMOVED) for key in kept),
+                    FieldEdit(("spec", "unschedulable"), REMOVED),
+                ),
+            ),
+        ),
         verify=(StepCheck("the node accepts pods", query),),
         risk="it was cordoned for a reason: ask who did it",
         predicted=(freed,),
