@@ -1,5 +1,7 @@
 """Small, hosted and Cluster API clusters, and operators that own budgets."""
 
+from collections.abc import Iterable
+
 from .case import COVERED, NEVER_UPDATED, RACE, UNKNOWN, YES, Healthy, all_yes
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
 from .parts import Object, budget, conditions, deployment, namespaces, node, obj, owner, service, snapshot, webhook
@@ -193,8 +195,7 @@ def hypershift_management() -> Healthy:
     )
 
 
-def postgres(space: str) -> list[Object]:
-    group = "postgresql.cnpg.io"
+def postgres(space: str, group: str = "postgresql.cnpg.io", on: Iterable[str] = WORKERS) -> list[Object]:
     status = {
         "readyInstances": 3,
         "instances": 3,
@@ -204,7 +205,7 @@ def postgres(space: str) -> list[Object]:
     }
     top = obj("Cluster", f"{group}/v1", "pg", space, spec={"instances": 3, "enablePDB": True}, status=status)
     found = [top]
-    for index, place in enumerate(WORKERS, start=1):
+    for index, place in enumerate(on, start=1):
         role = "primary" if index == 1 else "replica"
         labels = {"cnpg.io/cluster": "pg", "cnpg.io/instanceRole": role, "cnpg.io/instanceName": f"pg-{index}"}
         found.append(deployment("x", space, [place], labels)[2])

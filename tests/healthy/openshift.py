@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from .case import COVERED, NEVER_UPDATED, RACE, YES, Healthy, all_yes
+from .clusters import postgres
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
 from .parts import Object, budget, conditions, deployment, namespaces, node, obj, owner, pod, snapshot
 from .storage import rook
@@ -250,6 +251,7 @@ def with_odf() -> Healthy:
         *rook(WORKERS, 3, "HEALTH_OK", "openshift-storage"),
     ]
     items += deployment("noobaa-core", "openshift-storage", ["w1"], {"noobaa-core": "noobaa"}, kind="StatefulSet")
+    items += postgres("openshift-storage", "postgresql.cnpg.noobaa.io", WORKERS)
     source = (
         "openshift/library-go:pkg/operator/staticpod/controller/guard/guard_controller.go; rook/rook:…/"
         "clusterdisruption/osd.go"

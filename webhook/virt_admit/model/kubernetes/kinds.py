@@ -356,6 +356,7 @@ LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", 
 LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
 CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
+NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
 ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch")
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))

@@ -4,6 +4,7 @@ The form of such a budget says little: the operator moves or removes it when a n
 another client changes it. It often protects the last copy of data. Sources:
 rook/rook:pkg/operator/ceph/cluster/mon/drain.go#reconcileMonPDB;
 cloudnative-pg/cloudnative-pg:pkg/specs/poddisruptionbudget.go, :internal/controller/replicas.go#reconcileTargetPrimaryFromPods;
+noobaa/noobaa-operator:pkg/cnpg (OpenShift Data Foundation has its own build of it, with another API group);
 strimzi/drain-cleaner:README.md; elastic/cloud-on-k8s:pkg/controller/elasticsearch/pdb/reconcile_default.go;
 openshift/cluster-image-registry-operator:pkg/resource/poddisruptionbudget.go.
 """
@@ -31,6 +32,7 @@ from virt_admit.model.kubernetes.kinds import (
     CEPH_CLUSTER,
     CNPG_CLUSTER,
     ELASTICSEARCH,
+    NOOBAA_CLUSTER,
     PDB,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -43,7 +45,8 @@ READS: Final = union(
     rook_osds.READS,
     {
         CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets",),
-        CNPG_CLUSTER: ("spec.instances",),
+        CNPG_CLUSTER: ("metadata.ownerReferences", "spec.instances"),
+        NOOBAA_CLUSTER: ("metadata.ownerReferences", "spec.instances"),
         ELASTICSEARCH: ("spec.nodeSets", "status.health"),
     },
 )
@@ -152,20 +155,27 @@ def _leaves_budgets_alone(ceph: Object) -> bool:
 # --- databases and queues ----------------------------------------------------------------------------------------
 
 
+_CNPG: Final = (CNPG_CLUSTER.group, NOOBAA_CLUSTER.group)
+
+
 def _cloudnative_pg(eviction: PodEviction) -> OperatorAnswer:
     """CloudNativePG makes a ready replica on another node the primary when the node of the primary is cordoned."""
     if eviction.allowed:
         return GOES
-    owner, namespace = _owner(eviction.budget, "postgresql.cnpg.io"), eviction.budget.namespace
+    owner, namespace = _owner(eviction.budget, *_CNPG), eviction.budget.namespace
     if owner is None or not eviction.budget.name.endswith("-primary"):
         return not_ready(f"a replica of {owner}")
     if any(_is_standby(pod, owner.name, eviction) for pod in eviction.pods):
         return OperatorAnswer(Way.WAITS, f"CloudNativePG moves the primary of {owner} to a replica on another node")
-    cluster = eviction.cluster.get(CNPG_CLUSTER, namespace, owner.name)
+    kind = NOOBAA_CLUSTER if owner.group == NOOBAA_CLUSTER.group else CNPG_CLUSTER
+    cluster = eviction.cluster.get(kind, namespace, owner.name)
     if cluster is None:
         raise Unseen(f"{owner} does not exist")
     if cluster.at("spec", "instances").integer in (None, 1):
         remedy = "Set instances: 2 in the Cluster, or open a maintenance window with its nodeMaintenanceWindow."
+        if above := cluster.controller:
+            top = f"{above['kind'].text} {above['name'].text}"
+            remedy = f"Ask for a second instance in {top}, which owns {owner} and reverts changes of it."
         return OperatorAnswer(Way.NEVER, f"{owner} has one instance, which CloudNativePG cannot move", remedy)
     return not_ready(f"every replica of {owner} on other schedulable nodes")
 
@@ -282,7 +292,7 @@ _OPERATORS: Final = (
     Operator("Longhorn", longhorn_budgets.is_instance_manager, longhorn_budgets.instance_manager),
     Operator("Longhorn", longhorn_budgets.is_csi, longhorn_budgets.csi),
     Operator("Rook", _is_of_rook, _rook),
-    Operator("CloudNativePG", lambda budget: _owner(budget, "postgresql.cnpg.io") is not None, _cloudnative_pg),
+    Operator("CloudNativePG", lambda budget: _owner(budget, *_CNPG) is not None, _cloudnative_pg),
     Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),
     Operator("ECK", lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None, _elasticsearch),
     Operator("OpenShift", guard_budgets.is_guard, guard_budgets.guard),
