@@ -106,6 +106,27 @@ def every_node_in_maintenance() -> Incident:
     return Incident("https://github.com/harvester/harvester/issues/5598", items, "drain h1", 1, says, never)
 
 
+def network_that_a_new_node_lacks() -> Incident:
+    """The VlanConfig selects the nodes that existed, and no VM demands the label that only these have."""
+    items = harvester((1, 2), HARVESTER, "allow-if-replica-is-stopped") + harvester_vm("web", "h1", (1, 2))
+    only(items, "Node", "h1")["metadata"]["labels"]["network.harvesterhci.io/vlan"] = "true"
+    labels = {"network.harvesterhci.io/clusternetwork": "vlan", "network.harvesterhci.io/type": "L2VlanNetwork"}
+    items.append(
+        obj("NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1", "vlan100", "vms", metadata={"labels": labels})
+    )
+    for each in items:
+        if each["kind"] in ("VirtualMachine", "VirtualMachineInstance"):
+            inner = each["spec"].get("template", {}).get("spec", each["spec"])
+            inner["networks"] = [{"name": "lan", "multus": {"networkName": "vms/vlan100"}}]
+            inner["domain"]["devices"]["interfaces"] = [{"name": "lan", "bridge": {}}]
+    says = (
+        "kube-scheduler chooses h2, which is without network vms/vlan100 (label network.harvesterhci.io/vlan)",
+        "a VlanConfig that selects it",
+        "It cannot be determined whether a drain of h1 ends",
+    )
+    return Incident("https://github.com/harvester/harvester/issues/3223", items, "drain h1", 2, says)
+
+
 def upgrade_of(states: Iterable[tuple[str, str]]) -> Object:
     status = {"nodeStatuses": {name: {"state": state} for name, state in states}, "conditions": []}
     upgrade = obj("Upgrade", "harvesterhci.io/v1beta1", "hvst-upgrade-x", "harvester-system", status=status)
@@ -218,6 +239,7 @@ def incidents() -> list[Incident]:
         replicas_on_one_node(),
         single_replica_of_a_stopped_vm(),
         every_node_in_maintenance(),
+        network_that_a_new_node_lacks(),
         witness(),
         one_management_node(),
         failed_osd(),

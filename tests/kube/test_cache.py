@@ -10,9 +10,10 @@ import pytest
 from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, retained_fields
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot, Unseen
+from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import ReviewCache
 from virt_admit.rule import Context, NoParams
 from virt_admit.rules import load_rules
 

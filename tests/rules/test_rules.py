@@ -17,8 +17,9 @@ from virt_admit.engine.review import _Evaluation
 from virt_admit.engine.rule_run import NO_LIMITS
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import json_patch, kinds, reads
-from virt_admit.model.kubernetes.cluster import ReviewCache, Snapshot
+from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import ReviewCache
 from virt_admit.policy.parser import load, parse
 from virt_admit.rule import Action, Context, Operation
 from virt_admit.rules import load_rules

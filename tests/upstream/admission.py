@@ -18,12 +18,13 @@ from tests.upstream.admission_cases import case
 from tests.upstream.renderer import ADMISSION, program, render
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, ReviewCache, Snapshot, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, migratability
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.instances.migratability import Assessment, Migratable
 from virt_admit.model.kubevirt.settings import configuration, invalid_configuration, versions
+from virt_admit.model.lookups import ReviewCache
 from virt_admit.rule import Action, Context, Rule
 from virt_admit.rules import load_rules
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeAli
 
 from virt_admit.model.cel import Denial
 from virt_admit.model.kubernetes.cluster import Cluster as Cluster
-from virt_admit.model.kubernetes.cluster import ReviewCache
 from virt_admit.model.kubernetes.cluster import Unseen as Unseen
 from virt_admit.model.kubernetes.cluster import gather as gather
 from virt_admit.model.kubernetes.json_patch import Patch as Patch
@@ -27,6 +26,7 @@ from virt_admit.model.kubernetes.reads import union as union
 from virt_admit.model.kubernetes.units import format_duration as format_duration
 from virt_admit.model.kubernetes.units import parse_duration as parse_duration
 from virt_admit.model.kubernetes.units import show as show
+from virt_admit.model.lookups import ReviewCache
 from virt_admit.model.messages import count as count
 from virt_admit.model.messages import cut as cut
 from virt_admit.model.messages import did_you_mean

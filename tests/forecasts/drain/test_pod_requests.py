@@ -3,7 +3,8 @@
 import pytest
 
 from tests.builders import manifest, owned_by
-from tests.forecasts.drain.test_control_path import NODES, SERVICES, drained, webhook
+from tests.forecasts.drain.test_control_path import NODES, drained
+from tests.forecasts.drain.test_failing_webhooks import SERVICES, webhook
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes.cluster import Snapshot
 

@@ -34,10 +34,28 @@ def judged(network, *, n1, n2, n3=None, pod=(), unreadable=(), **spec):
 
 
 @pytest.mark.parametrize(("network", "label"), [(OF_HARVESTER, HARVESTER), (OF_INJECTOR, INJECTED)])
-def test_a_node_without_the_network_is_no_candidate(network, label):
+def test_kube_scheduler_may_choose_a_node_although_none_has_the_network(network, label):
+    (key,) = label
     row, found = judged(network, n1=label, n2={})
+    assert row.outcome is VmOutcome.UNKNOWN
+    assert f"kube-scheduler chooses n2, which is without network vlan7 (label {key}), as is every" in row.reason
+    assert "in Harvester by a VlanConfig that selects it" in row.remedy
+    assert found.drainable is None
+
+
+@pytest.mark.parametrize(("network", "label"), [(OF_HARVESTER, HARVESTER), (OF_INJECTOR, INJECTED)])
+def test_a_node_without_the_network_that_the_pod_demands_is_no_candidate(network, label):
+    (key,) = label
+    row, found = judged(network, n1=label, n2={}, pod={"nodeSelector": label})
     assert row.outcome is VmOutcome.BLOCKS
-    assert "network vlan7" in row.reason
+    assert f"network vlan7 (label {key})" in row.reason
+    assert "set network vlan7 up on another node, in Harvester by a VlanConfig" in row.remedy
+    assert found.drainable is False
+
+
+def test_a_node_that_the_vm_does_not_fit_on_is_refused_for_that():
+    row, found = judged(OF_HARVESTER, n1=HARVESTER, n2={}, nodeSelector={"zone": "a"})
+    assert row.outcome is VmOutcome.BLOCKS
     assert found.drainable is False
 
 
@@ -51,7 +69,10 @@ def test_a_node_with_the_network_is_a_candidate(network, label):
 def test_kube_scheduler_may_choose_a_node_without_the_network():
     row, found = judged(OF_HARVESTER, n1=HARVESTER, n2=HARVESTER, n3={})
     assert row.outcome is VmOutcome.UNKNOWN
-    assert "whether kube-scheduler chooses a node with network vlan7, not n3" in row.reason
+    assert (
+        "whether kube-scheduler chooses a node with network vlan7 (label network.harvesterhci.io/storage), not n3"
+        in row.reason
+    )
     assert found.drainable is None
 
 

@@ -29,12 +29,12 @@ from virt_admit.model.kubernetes import json_patch, kinds
 from virt_admit.model.kubernetes.cluster import (
     Cluster,
     OutOfTime,
-    ReviewCache,
     TimedCluster,
     time_limit,
 )
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.settings import trusted_accounts
+from virt_admit.model.lookups import ReviewCache
 from virt_admit.policy.annotations import ignored_annotation
 from virt_admit.policy.policy import EffectiveSettings, Exemption, Policy
 from virt_admit.rule import Action, Context, Finding, Judgement, Operation, Rule

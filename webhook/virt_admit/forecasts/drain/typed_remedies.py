@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY, VOLUME_REMEDY
+from virt_admit.forecasts.placement import network_reach
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import kinds
@@ -212,4 +213,12 @@ def of_unseen(what: str) -> tuple[str, str]:
     """Return why an outcome cannot be determined, and the remedy. What has too many terms was read, but not searched."""
     if NOT_SEARCHED in what:
         return what, "reduce them, so that they can be judged"
+    if what.startswith(network_reach.CHOSEN):
+        where = "set the network up on that node, in Harvester by a VlanConfig that selects it"
+        return (
+            f"it is not known {what}",
+            f"{where}, or select its label in the VM"
+            if "network " in what
+            else "select nodes that its volumes reach in the VM",
+        )
     return f"cannot see {what}", "let virt-admit read it"

@@ -6,7 +6,7 @@ import enum
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import permanent_constraints
-from virt_admit.model.kubernetes.cluster import Cluster, ReviewCache, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -21,6 +21,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.lookups import ReviewCache
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union({VMI: ("metadata.labels",)}, vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)

@@ -308,13 +308,16 @@ def placed(
     placement = filters.place(pod, without=here, gone=gone)
     unseen = needed.unseen
     if networks.ignored:
-        scheduled_on, pod = placement.candidates, _demanding(pod, networks.ignored)
-        placement = filters.place(pod, without=here, gone=gone)
-        unseen += tuple(_out_of_reach(scheduled_on, placement, names(networks.networks)))
+        demanding = _demanding(pod, networks.ignored)
+        reached = filters.place(demanding, without=here, gone=gone)
+        unseen += tuple(network_reach.chosen(placement, reached, names(networks.networks)))
+        if reached.candidates or not placement.candidates:  # else it goes where it cannot be reached
+            pod, placement = demanding, reached
     if needed.attached:
-        launched_on, pod = placement.candidates, replace(pod, claims=(*pod.claims, *needed.attached))
+        launched, pod = placement, replace(pod, claims=(*pod.claims, *needed.attached))
         placement = filters.place(pod, without=here, gone=gone)
-        unseen += tuple(_out_of_reach(launched_on, placement, "the hotplugged volumes"))
+        if placement.candidates:
+            unseen += tuple(network_reach.chosen(launched, placement, "the hotplugged volumes"))
     if not needed.sized:
         placement = replace(placement, guessed=True)
     placement = preemptor.weigh(pod, placement, gone)
@@ -345,17 +348,8 @@ def _demanding(pod: Pod, labels: Sequence[NodeLabel]) -> Pod:
     return replace(
         pod,
         node_selector={**pod.node_selector, **{label.key: label.value for label in labels}},
-        meanings={**pod.meanings, **{label.key: f"network {label.network}" for label in labels}},
+        meanings={**pod.meanings, **{label.key: label.words for label in labels}},
     )
-
-
-def _out_of_reach(launched_on: Iterable[str], placement: Placement, what: str) -> Iterator[str]:
-    """Yield what decides whether the VM has its hotplugged volumes and networks: kube-scheduler chooses the node of a
-    launcher pod without them. The pod that attaches the volumes must run on the same node
-    (template.go#RenderHotplugAttachmentPodTemplate)."""
-    missed = set(launched_on) - set(placement.candidates)
-    if missed and placement.candidates:
-        yield f"whether kube-scheduler chooses a node with {what}, not {min(missed)}"
 
 
 def is_own(pod: Pod, vmi: Object) -> bool:

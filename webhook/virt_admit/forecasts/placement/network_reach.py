@@ -7,6 +7,7 @@ whose network is bound when they are written, and the network resources injector
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -15,6 +16,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import networks
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
+from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final = union(networks.NODE_LABEL_READS, {NODE: ("metadata.labels",), POD: ("spec.nodeSelector",)})
 
@@ -31,7 +33,7 @@ class NetworkReach(NamedTuple):
     @property
     def networks(self) -> tuple[str, ...]:
         """The networks of ``ignored``, in words."""
-        return tuple(dict.fromkeys(f"network {label.network}" for label in self.ignored))
+        return tuple(dict.fromkeys(label.words for label in self.ignored))
 
 
 def of(vmi: Object, running: Object | None, cluster: Cluster) -> NetworkReach:
@@ -65,3 +67,18 @@ def of(vmi: Object, running: Object | None, cluster: Cluster) -> NetworkReach:
         tuple(label for label in present if selected.get(label.key) != label.value),
         tuple(unseen),
     )
+
+
+CHOSEN: Final = "whether kube-scheduler chooses "
+"""How the sentence begins that names a node which it may choose although the VM has no use for it."""
+
+
+def chosen(launched: Placement, useful: Placement, what: str) -> Iterator[str]:
+    """Yield what decides whether the VM has its networks, or its hotplugged volumes: kube-scheduler chooses the node of
+    a launcher pod without them. The pod that attaches the volumes must run on the same node
+    (template.go#RenderHotplugAttachmentPodTemplate)."""
+    missed = set(launched.candidates) - set(useful.candidates)
+    if missed and useful.candidates:
+        yield f"{CHOSEN}a node with {what}, not {min(missed)}"
+    elif missed:
+        yield f"{CHOSEN}{min(missed)}, which is without {what}, as is every node that takes the VM"

@@ -146,6 +146,7 @@ _LASTING: Final = (
     ("volume of claim ", "move claim {} to storage that the other nodes reach"),
     ("node selector kubernetes.io/hostname=", "remove the node selector for {} from the VM"),
     ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
+    ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
     ("node affinity", "change its node affinity, or the labels of another node"),
     ("dedicated CPUs", "switch on the CPU manager of another node"),
     ("machine type ", "set a machine type that another node offers instead of {}, and restart the VM"),

@@ -238,41 +238,6 @@ class TimedCluster:
         return self._cluster.cached(function)
 
 
-class ReviewCache:
-    """What is derived from objects and a cluster in one review: each value once for all rules."""
-
-    __slots__ = ("_values", "cluster")
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self._values: dict[tuple[Callable[[Any, Cluster], Any], int], tuple[Any, Any, str | None]] = {}
-
-    def of(self, function: Callable[[S, Cluster], T], obj: S) -> T:
-        """Return ``function(obj, cluster)``. ``obj`` is an object, or what was derived from one.
-
-        Raises:
-            Unseen: the function does, or did so before: what cannot be read is not searched again.
-        """
-        key = function, id(obj)
-        found = self._values.get(key)
-        if found is None:
-            found = self._values[key] = self._computed(function, obj)
-        value, _, unseen = found
-        if unseen is not None:
-            raise Unseen(unseen)
-        result: T = value
-        return result
-
-    def _computed(self, function: Callable[[S, Cluster], T], obj: S) -> tuple[T | None, S, str | None]:
-        """Return the value, the object (while it lives, no other one gets its id), and what could not be read."""
-        try:
-            return function(obj, self.cluster), obj, None
-        except OutOfTime:
-            raise
-        except Unseen as unseen:
-            return None, obj, unseen.what
-
-
 def gather(items: Iterable[T]) -> tuple[list[T], str]:
     """Collect items until they end or raise ``Unseen``.
 

@@ -67,6 +67,10 @@ class NodeLabel(NamedTuple):
     network: str
     """The name of the network as the VM writes it."""
 
+    @property
+    def words(self) -> str:
+        return f"network {self.network} (label {self.key})"
+
 
 def node_labels(obj: Object, cluster: Cluster) -> Iterator[NodeLabel | Unseen]:
     """Yield the labels of the nodes that have the secondary networks of a VM, and what could not be read.

@@ -1,0 +1,158 @@
+"""Webhooks that fail closed, and what of a drain they keep."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.for_each import for_each
+from tests.forecasts.drain.test_control_path import (
+    NODES,
+    OFF,
+    VMS,
+    component,
+    drained,
+    outcomes,
+)
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+SERVICES = (manifest("v1", "Service", "kubernetes", "default"),)
+HOOK = {"name": "policy.example.com", "clientConfig": {"service": {"name": "policy", "namespace": "policies"}}}
+
+
+def webhook(resource, operation="CREATE", group="", **more):
+    rules = [{"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]}]
+    return manifest(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "policy",
+        webhooks=[HOOK | {"rules": rules} | more],
+    )
+
+
+EVICTIONS = {"cache": VmOutcome.BLOCKS, "db": VmOutcome.BLOCKS}
+MIGRATIONS = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.BLOCKS}
+NOTHING = {"cache": VmOutcome.RESTARTS, "db": VmOutcome.MIGRATES}
+
+
+@for_each(
+    "hook, expected, drainable",
+    [
+        (webhook("pods/eviction"), EVICTIONS, False),
+        (webhook("pods"), MIGRATIONS, False),
+        (webhook("virtualmachineinstances", "UPDATE", "kubevirt.io"), MIGRATIONS, False),
+        (webhook("pods/binding"), MIGRATIONS, False),
+        (webhook("pods/status", "UPDATE"), EVICTIONS, False),
+        (webhook("pods", "DELETE"), EVICTIONS, False),
+        (webhook("pods/*", "*"), EVICTIONS, False),
+        (webhook("pods", "UPDATE"), NOTHING, True),
+        (webhook("pods/binding", objectSelector={"matchLabels": {"tier": "db"}}), NOTHING, True),
+        (webhook("pods/binding", failurePolicy="Ignore"), NOTHING, True),
+        (webhook("virtualmachineinstances", "CREATE", "kubevirt.io"), NOTHING, True),
+        (webhook("pods/eviction", failurePolicy="Ignore"), NOTHING, True),
+        (webhook("deployments", group="apps"), NOTHING, True),
+        (webhook("persistentvolumeclaims"), NOTHING, True),
+        (
+            webhook("pods/eviction", namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "other"}}),
+            NOTHING,
+            True,
+        ),
+        (webhook("pods/eviction", namespaceSelector={"matchLabels": {"team": "a"}}), NOTHING, None),
+        (
+            webhook(
+                "pods/eviction", matchConditions=[{"expression": "object.metadata.name.startsWith('virt-launcher')"}]
+            ),
+            EVICTIONS,
+            False,
+        ),
+        (webhook("pods/eviction", matchConditions=[{"expression": "request.namespace != 'shop'"}]), NOTHING, True),
+        (webhook("pods/eviction", matchConditions=[{"expression": "object.spec.x.all(y, y > 1)"}]), NOTHING, None),
+    ],
+)
+def test_a_webhook_without_a_service(hook, expected, drainable):
+    found = drained(*VMS, *OFF, *SERVICES, hook)
+
+    assert outcomes(found) == expected
+    assert found.drainable is drainable
+    assert len(found.pods.blockers) == (drainable is False)
+
+
+@pytest.mark.parametrize(
+    ("hook", "later"),
+    [
+        (webhook("virtualmachineinstances", "CREATE", "kubevirt.io"), True),
+        (webhook("pods/binding"), True),
+        (webhook("virtualmachineinstancemigrations", group="kubevirt.io"), False),
+        (webhook("pods", "UPDATE"), False),
+    ],
+)
+def test_a_vm_that_is_shut_down_starts_once_the_webhook_answers(hook, later):
+    (row,) = drained(*OFF, *SERVICES, hook).forecasts
+
+    assert row.outcome is VmOutcome.RESTARTS
+    assert ("but only later: webhook policy.example.com fails closed" in row.reason) is later
+    assert bool(row.remedy) is later
+
+
+SLICE = manifest(
+    "discovery.k8s.io/v1",
+    "EndpointSlice",
+    "policy-1",
+    "policies",
+    metadata={"labels": {"kubernetes.io/service-name": "policy"}},
+    endpoints=[{"nodeName": "a", "targetRef": {"kind": "Pod", "name": "policy-a"}}],
+)
+OWN = manifest("v1", "Service", "policy", "policies", spec={"selector": {"kubevirt.io": "policy"}})
+ELSEWHERE = {
+    "namespaceSelector": {
+        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["policies"]}]
+    }
+}
+UNKNOWN = {"matchConditions": [{"expression": "object.spec.x.all(y, y > 1) || request.namespace == 'shop'"}]}
+
+
+def test_a_webhook_whose_pod_leaves_with_the_node():
+    parts = (OWN, SLICE, webhook("pods", **ELSEWHERE))
+
+    race = drained(*VMS, *parts, component("policy", "a", namespace="policies"))
+    assert race.drainable is None
+    assert "policy.example.com runs on a alone. Move it first" in " ".join(race.unseen)
+    pinned = component("policy", "a", namespace="policies", nodeSelector={"kubernetes.io/hostname": "a"})
+    assert drained(*VMS, *parts, pinned).drainable is False
+
+
+@pytest.mark.parametrize("resource", ["pods", "pods/binding"])
+def test_a_webhook_that_refuses_its_own_new_pod(resource):
+    pod = component("policy", "a", namespace="policies")
+    found = drained(*VMS, OWN, SLICE, webhook(resource), pod)
+
+    assert found.drainable is False
+    (entry,) = found.pods.blockers
+    assert "runs on a alone, and once it has left, it refuses its own new pod" in entry.reason
+    assert "Exclude namespace policies by its namespaceSelector, or run a second replica" in entry.remedy
+    assert "--pod-selector" not in entry.remedy
+    assert not entry.now
+
+
+def test_a_webhook_that_may_refuse_its_own_new_pod_is_not_moved_first():
+    pod = component("policy", "a", namespace="policies")
+    found = drained(*VMS, OWN, SLICE, webhook("pods", **UNKNOWN), pod)
+
+    assert found.drainable is None
+    assert "Run a second replica on another node first" in " ".join(found.unseen)
+    assert "Move it first" not in " ".join(found.unseen)
+
+
+def test_a_dead_webhook_that_refuses_its_own_new_pods_has_to_leave_them_out():
+    (entry,) = drained(*VMS, OWN, webhook("pods")).pods.blockers
+    assert "Exclude namespace policies by its namespaceSelector" in entry.remedy
+    (entry,) = drained(*VMS, OWN, webhook("pods", **ELSEWHERE)).pods.blockers
+    assert entry.remedy.startswith("Repair the pods of Service policies/policy")
+
+
+def test_services_that_are_not_described_and_those_that_cannot_be_read():
+    assert drained(*VMS, webhook("pods/eviction")).drainable is True
+    unread = plan(Snapshot([*NODES, *VMS, webhook("pods/eviction")], ["*"], ["services"]), "a").nodes[0]
+    assert unread.drainable is None
+    assert "services" in " ".join(unread.unseen)
+    assert plan(Snapshot([*NODES, *VMS], ["*"], ["services"]), "a").nodes[0].drainable is True
