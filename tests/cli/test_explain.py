@@ -206,7 +206,7 @@ TIMES = [
     ("check", "objects", "expected"),
     [
         (mhc(unhealthyConditions=TIMES, maxUnhealthy="30%"), [machine("m0"), machine("m1")], [
-            "limit maxUnhealthy 30%: never acts, because it allows 0 of 2 to be unhealthy",
+            "limit maxUnhealthy 30%: never acts, because it allows 0 of 2 to be unhealthy. Set 1, or at least 50%",
             "unhealthy if Ready=Unknown for 5m; Ready=False for a duration that is not valid",
             "or a machine is Failed, or its node does not exist; has no node for 10m",
             "unhealthy now 2: m0 (has no node), m1 (has no node)",

@@ -126,7 +126,7 @@ STUCK = manifest(
         (waiting(9), ""),
         (
             waiting(11),
-            "when the volumes of b are detached (volume is locked): Machine capi/m-b waits for that since 11 min",
+            "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b waits for that since 11 min",
         ),
         (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
         (waiting(11, deletion={"nodeVolumeDetachTimeoutSeconds": 60}), ""),
@@ -137,6 +137,39 @@ def test_a_deletion_without_a_known_end(own, says):
     result = rehearse(found, Options())
 
     assert result.possible is (None if says else True)
+    assert says in " ".join(result.unseen)
+
+
+def terminating(minutes):
+    """Return a Machine whose node was drained and whose hook stays."""
+    found = deleted("WaitingForPreTerminateHook")
+    found.data["metadata"]["annotations"] = {"pre-terminate.delete.hook.machine.cluster.x-k8s.io/etcd": ""}
+    since = clock.stamp(clock.instant(NOW) - timedelta(minutes=minutes))
+    waits = {"type": "PreTerminateDeleteHookSucceeded", "status": "False", "lastTransitionTime": since}
+    found.data["status"]["conditions"].append(waits)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        (waiting(9), ""),
+        (waiting(11), "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b"),
+        (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
+        (terminating(9), ""),
+        (terminating(11), "removes the pre-terminate hook etcd of Machine capi/m-b waits for that since 11 min"),
+    ],
+)
+def test_a_machine_that_is_deleted_alone(own, says):
+    """No roll-out is under way: a health check or an administrator deletes one Machine."""
+    current = {"type": "UpToDate", "status": "True"}
+    own.data["status"]["conditions"] = [
+        current if each["type"] == "UpToDate" else each for each in own.data["status"]["conditions"]
+    ]
+    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, vm("db", "b"), kubevirt())
+    result = rehearse(found, Options())
+
+    assert (result.possible, result.progress) == (None if says else True, None)
     assert says in " ".join(result.unseen)
 
 

@@ -109,6 +109,31 @@ def waiting_for_a_hook() -> Incident:
     return Incident(source, items, "drain n1 n2", 0, says, ("at-rest",))
 
 
+def volume_of_a_pod_that_stays() -> Incident:
+    drained = {"type": "DrainingSucceeded", "status": "True"}
+    waits = {"type": "VolumeDetachSucceeded", "status": "False", "reason": "WaitingForVolumeDetach"}
+    own = machine("machine-n1", "n1", conditions=[drained, waits | {"lastTransitionTime": ago(hours=4)}])
+    kept = {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "pvc-buffer"}}
+    attached = obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=kept, status={"attached": True})
+    says = (
+        "it waits for 4 h 00 until volumes pvc-buffer are detached, without a limit, as nodeVolumeDetachTimeout is not",
+    )
+    items = [*cluster("n1"), own, attached, *management()]
+    never = ("Cluster API drains the node",)
+    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/6285", items, "drain n1", 0, says, never)
+
+
+def hook_after_the_drain() -> Incident:
+    steps = {"DrainingSucceeded": "True", "VolumeDetachSucceeded": "True", "PreTerminateDeleteHookSucceeded": "False"}
+    states = [{"type": step, "status": status, "lastTransitionTime": ago(hours=3)} for step, status in steps.items()]
+    own = machine("machine-n1", "n1", conditions=states)
+    own["metadata"]["annotations"] = {"pre-terminate.delete.hook.machine.cluster.x-k8s.io/control-plane": ""}
+    says = ("its node was drained, and it stays for 3 h 00 while the pre-terminate hook control-plane is set",)
+    items = [*cluster("n1"), own, *management()]
+    never = ("Cluster API drains the node", "kubectl drain n1")
+    return Incident("https://github.com/k3s-io/cluster-api-k3s/pull/125", items, "explain node/n1", 0, says, never)
+
+
 def incidents() -> list[Incident]:
     return [
         drain_of_a_dead_node(),
@@ -117,4 +142,6 @@ def incidents() -> list[Incident]:
         too_many_unhealthy(),
         provisioning_loop(),
         waiting_for_a_hook(),
+        volume_of_a_pod_that_stays(),
+        hook_after_the_drain(),
     ]

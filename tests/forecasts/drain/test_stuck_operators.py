@@ -169,6 +169,30 @@ def test_the_guard_of_another_cordoned_node_is_gone():
     assert "Finish the maintenance of b first" in found["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("component", "deleted", "says", "remedy"),
+    [
+        ("etcd", "ab", ". Machines machines/m-a, machines/m-b are being deleted", "the operator of etcd has removed"),
+        ("etcd", "a", ". Machine machines/m-a is being deleted", "Repair etcd there"),
+        ("etcd", "", "at a time", "Repair etcd there"),
+        ("kube-apiserver", "ab", "are being deleted", "Repair kube-apiserver there"),
+    ],
+)
+def test_guards_on_nodes_whose_machines_are_being_deleted(component, deleted, says, remedy):
+    space, labels = f"openshift-{component}", {"app": "guard"}
+    pods = [pod(f"{component}-guard-{on}", space, labels, on, owner="Node", ready=on == "c") for on in "abc"]
+    strict = budget(f"{component}-guard-pdb", space, labels, allowed=0, expected=3, minAvailable=2)
+    machines = [
+        manifest("machine.openshift.io/v1beta1", "Machine", f"m-{on}", "machines", status={"nodeRef": {"name": on}})
+        for on in deleted
+    ]
+    for each in machines:
+        each.data["metadata"]["deletionTimestamp"] = "2026-01-01T11:00:00Z"
+    found = blocker([*(node(on) for on in "abc"), *pods, strict, *machines], on="c")
+    assert found["reason"].endswith(says)
+    assert remedy in found["remedy"]
+
+
 CLEANER = "strimzi-drain-cleaner"
 
 

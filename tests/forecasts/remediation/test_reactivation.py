@@ -87,3 +87,38 @@ def test_an_administrator_decides(spec, labels, words):
 
 def test_a_check_that_acts_needs_no_change():
     assert asked({"minHealthy": "51%"}) is None
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        (
+            "worker",
+            "put Machine machines/m-a under a MachineSet whose replicas count it, or use a remediation template",
+        ),
+        ("master", "put Machine machines/m-a under a ControlPlaneMachineSet, or use a remediation template"),
+    ],
+)
+def test_a_machine_without_a_controller(role, words):
+    group, labels = "machine.openshift.io/v1beta1", {"machine.openshift.io/cluster-api-machine-role": role}
+    check = manifest(group, "MachineHealthCheck", "own", "machines", spec={"selector": {"matchLabels": labels}})
+    owner = [{"apiVersion": group, "kind": "MachineSet", "name": "set", "controller": True}]
+    machines = [
+        manifest(
+            group,
+            "Machine",
+            f"m-{on}",
+            "machines",
+            metadata={"labels": labels, "ownerReferences": owner if on == "b" else []},
+            status={"nodeRef": {"name": on}},
+        )
+        for on in "abc"
+    ]
+    found = cluster(check, node("a"), node("b"), node("c"), *machines, nodes=())
+    view = health_checks.view(check)
+    watch = WatchedNodes(view, check_scope.selected_by(view, found))
+    budget = remediation_steps.budget(view, watch.selection)
+    said = {on: reactivation(watch, budget, on, 1, found) for on in "ab"}
+    assert said["a"] is not None
+    assert said["a"].words == f"{words} in MachineHealthCheck own"
+    assert said["b"] is None or "under a" not in said["b"].words

@@ -145,19 +145,42 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return for nodes whose Machine is being deleted the hooks without which its controller does not drain them."""
+    """Return for nodes whose Machine is being deleted the hooks for which its controller waits."""
     found: dict[str, list[str]] = {}
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
-        hooks = machine_drain.holding_hooks(machine)
-        if hooks:
-            node = machine_nodes.node_name(machine, cluster)
-            which = f"the pre-drain hook{'s' * (len(hooks) > 1)} {names(hooks, 120)}"
-            found.setdefault(node, []).append(
-                f"Machine {machine.full_name} is being deleted, but its controller does not drain the node while {which} "
-                f"{'is' if len(hooks) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each hook: "
-                + about("describe", machine, kind)
+        hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
+        if hooks or last:
+            kept = f"its node was drained, and it stays{_age(machine_drain.terminate_wait(machine), cluster)}"
+            waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
+            which = f"the {step} hook{'s' * (len(hooks or last) > 1)} {names(hooks or last, 120)}"
+            found.setdefault(machine_nodes.node_name(machine, cluster), []).append(
+                f"Machine {machine.full_name} is being deleted, but {waits} while {which} "
+                f"{'is' if len(hooks or last) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each "
+                f"hook: {about('describe', machine, kind)}"
             )
     return found
+
+
+def _age(since: str | None, cluster: Cluster) -> str:
+    """Return `` for 5 h 00``; empty: not known."""
+    age = clock.since(since, cluster)
+    return f" for {duration(age)}" if age is not None else ""
+
+
+def _kept_by_volumes(machine: Object, node: str, cluster: Cluster) -> str:
+    """Return that a Machine whose node was drained waits for volumes; empty: it does not, or for a time that is set."""
+    since, limit = machine_drain.volume_wait(machine), machine_drain.detach_timeout(machine)
+    if since is None:
+        return ""
+    attached = volume_attachments.attached(node, cluster)
+    which = f"volumes {names(attached, 120)}" if attached else "the volumes of the node"
+    ends = f"for at most {duration(timedelta(seconds=limit))}" if limit is not None else "without a limit"
+    remedy = (
+        "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own attached. Or set that field."
+    )
+    why = f", as nodeVolumeDetachTimeout is not set. {remedy}" if limit is None else "."
+    waits = f"waits{_age(since, cluster)} until {which} are detached"
+    return f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, {ends}{why}"
 
 
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:
@@ -168,7 +191,11 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             continue
         node = machine_nodes.node_name(machine, cluster)
         end = machine_drain.ends(machine)
-        if machine_drain.timeout(machine) is None:
+        if kept := _kept_by_volumes(machine, node, cluster):
+            found[node] = kept
+        elif machine_drain.is_drained(machine):
+            continue
+        elif machine_drain.timeout(machine) is None:
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as nodeDrainTimeout is not set: "
                 "VMs that cannot leave keep the Machine."

@@ -35,6 +35,11 @@ def stuck(node: str, cluster: Cluster) -> Sequence[Object]:
     return entry(cluster, _stuck, node) or ()
 
 
+def attached(node: str, cluster: Cluster) -> Sequence[str]:
+    """Return the volumes that are attached to a node, or are still to be detached from it."""
+    return entry(cluster, _attached, node) or ()
+
+
 def volume(attachment: Object) -> str:
     """Return the name of the PersistentVolume; empty: the attachment has a volume of its own."""
     return attachment.at("spec", "source", "persistentVolumeName").text or ""
@@ -73,6 +78,11 @@ def _words(attachment: Object, field: str) -> str:
 
 def _stuck(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     return _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster) if detach_error(each))
+
+
+def _attached(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    found = _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster))
+    return {node: tuple(volume(each) or each.name for each in attachments) for node, attachments in found.items()}
 
 
 def _by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

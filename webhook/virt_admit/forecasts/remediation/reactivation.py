@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -50,7 +50,12 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
 
     The reasons come in the order in which the forecast names them, so the answer belongs to the first of them.
     """
-    found = (*_lasting(watch, cluster), *_limited(watch, budget, down), *_unwatched(watch, node))
+    found = (
+        *_lasting(watch, cluster),
+        *_unowned(watch, node),
+        *_limited(watch, budget, down),
+        *_unwatched(watch, node),
+    )
     return next(iter(found), None)
 
 
@@ -103,6 +108,19 @@ def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster
         yield Reactivation(check, f"give {step.title} a spec.template")
     elif step.kind is kinds.METAL3_TEMPLATE and step.namespace != inactive_reasons.METAL3_NAMESPACE:
         yield Reactivation(check, f"move {step.title} to the namespace {inactive_reasons.METAL3_NAMESPACE}")
+
+
+def _unowned(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:
+    """Yield what has the Machine of a node replaced that has no controller: a MachineSet adopts it, or nothing deletes it.
+
+    A MachineSet with more Machines than its replicas deletes one of them.
+    """
+    for machine in machine_owners.kept(watch.check, watch.selection).get(machine_owners.UNOWNED, ()):
+        if machines.node_name(machine) == node:
+            is_master = any(machine.labels.get(label) == machines.MASTER for label in machines.ROLE_LABELS)
+            owner = "ControlPlaneMachineSet" if is_master else "MachineSet whose replicas count it"
+            words = f"put Machine {machine.full_name} under a {owner}, or use a remediation template in {_title(watch)}"
+            yield Reactivation(watch.check, words)
 
 
 def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactivation]:

@@ -7,7 +7,7 @@ harvester/harvester:package/upgrade/upgrade_node.sh#command_pre_drain.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import node_notes
@@ -28,12 +28,16 @@ _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
 
 
-def unknown(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str]:
-    """Yield what is not known of the drains that are under way in a roll-out."""
+def unknown(driver: Driver, pools: Sequence[Pool], begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str]:
+    """Yield what is not known of the drains that are under way, in a roll-out or because a Machine is deleted alone."""
     flying = ((name, update) for pool in begun for name, update in pool.nodes.items())
-    for name, update in flying:
-        if update.phase is Phase.DRAINING:
-            yield from of_node(name, cluster, by_machine=update.kind == MACHINE_DEPLOYMENT.kind)
+    drained = {
+        name: update.kind == MACHINE_DEPLOYMENT.kind for name, update in flying if update.phase is Phase.DRAINING
+    }
+    if driver is Driver.CLUSTER_API:
+        drained |= dict.fromkeys((name for pool in pools for name in pool.to_do), True)
+    for name, by_machine in drained.items():
+        yield from of_node(name, cluster, by_machine=by_machine)
 
 
 def of_node(name: str, cluster: Cluster, *, by_machine: bool) -> Iterator[str]:
@@ -56,15 +60,26 @@ def _deleted(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
     """Yield what the deletion of a Machine waits for: the owner of a hook, and volumes without a time limit."""
-    hooks = machine_drain.holding_hooks(machine)
-    since = clock.instant(machine_drain.volume_wait(machine))
+    hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
+    volumes, ending = (
+        clock.instant(since) for since in (machine_drain.volume_wait(machine), machine_drain.terminate_wait(machine))
+    )
     if hooks:
         yield f"when the owner removes the pre-drain hook {names(hooks, 120)} of Machine {machine.full_name}"
-    elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(since, _PATIENCE, cluster):
+    elif last and (ending is None or vm_states_times.is_older(ending, _PATIENCE, cluster)):
+        which = f"the pre-terminate hook {names(last, 120)} of Machine {machine.full_name}"
+        yield f"when the owner removes {which}{_since(ending, cluster)}"
+    elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(volumes, _PATIENCE, cluster):
+        attached = volume_attachments.attached(node, cluster)
+        which = f"volumes {names(attached, 120)}" if attached else "the volumes"
         errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
         why = f" ({cut(errors[0], 200)})" if errors else ""
-        age = vm_states_times.age(since, cluster)
-        yield f"when the volumes of {node} are detached{why}: Machine {machine.full_name} waits for that since {age}"
+        yield f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}"
+
+
+def _since(began: datetime | None, cluster: Cluster) -> str:
+    age = vm_states_times.age(began, cluster)
+    return f" waits for that since {age}" if age else ""
 
 
 def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

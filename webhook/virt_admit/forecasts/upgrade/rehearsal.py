@@ -169,7 +169,7 @@ def run(
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
-    unseen += drain_waits.unknown(begun, cluster)
+    unseen += drain_waits.unknown(driver, pools, begun, cluster)
     unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))

@@ -14,10 +14,11 @@ from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE_DEPLOYMENT, NODE
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
+from virt_admit.model.remediation import machine_drain
 
 _REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
 
@@ -82,14 +83,14 @@ def _pool(
     unknown = rolling and None in current.values()
     chosen = frozenset() if unknown else _next(deployment, nodes)
     nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
-    condition = _condition(deployment, "RollingOut")
+    condition = machine_drain.condition(deployment, "RollingOut")
     began = clock.instant(condition["lastTransitionTime"].text) if condition["status"].text == "True" else None
     return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling, unknown)
 
 
 def _is_rolling(deployment: Object) -> bool:
     """Return whether a MachineDeployment says that some of its Machines are of an older template."""
-    if _condition(deployment, "RollingOut")["status"].text == "True":
+    if machine_drain.condition(deployment, "RollingOut")["status"].text == "True":
         return True
     status = deployment["status"]
     every, updated = status["replicas"].integer, status["upToDateReplicas"].integer
@@ -112,35 +113,12 @@ def _next(deployment: Object, nodes: Mapping[str, NodeUpdate]) -> frozenset[str]
 
 def _is_current(machine: Object, revisions: Mapping[str, int]) -> bool | None:
     """Return whether a Machine is made from the newest template; None: nothing says so."""
-    said = _condition(machine, "UpToDate")["status"].text
+    said = machine_drain.condition(machine, "UpToDate")["status"].text
     if said in ("True", "False"):
         return said == "True"
     owners = [owner["name"].text or "" for owner in machine.metadata["ownerReferences"].items()]
     own = max((revisions[name] for name in owners if name in revisions), default=None)
     return None if own is None else own == max(revisions.values())
-
-
-def _condition(obj: Object, kind: str) -> Field:
-    """Return a condition of API version v1beta2, which v1beta1 has in a place of its own."""
-    found = obj.condition(kind)
-    if found.present:
-        return found
-    later = obj.at("status", "v1beta2", "conditions").items()
-    return next((each for each in later if each["type"].text == kind), obj["-"])
-
-
-_DRAINED: Final = frozenset(
-    (
-        "WaitingForPreTerminateHook",
-        "WaitingForInfrastructureDeletion",
-        "WaitingForBootstrapDeletion",
-        "DeletingNode",
-        "DeletionCompleted",
-    )
-)
-"""Reasons of the condition Deleting after the drain. With another one, such as InternalError, it may not have ended."""
-_STEPS: Final = ("PreDrainDeleteHookSucceeded", "DrainingSucceeded", "VolumeDetachSucceeded")
-"""The conditions of API version v1beta1 for the steps of a deletion that end with an empty node, in their order."""
 
 
 def _update(machine: Object, deployment: Object, current: bool, waits: bool) -> NodeUpdate:
@@ -155,16 +133,11 @@ def _update(machine: Object, deployment: Object, current: bool, waits: bool) -> 
 
 def _deletion(machine: Object) -> tuple[Phase, str]:
     """Return how far the deletion of a Machine is, and the words of its controller."""
-    deleting = _condition(machine, "Deleting")
-    reason = deleting["reason"].text or ""
-    if deleting.present:
-        words = ": ".join(filter(None, (reason, deleting["message"].text)))
-        return (Phase.UPDATING if reason in _DRAINED else Phase.DRAINING), words
-    steps = [machine.condition(step) for step in _STEPS]
-    for step in steps:
-        if step["status"].text == "False":
-            return Phase.DRAINING, ": ".join(filter(None, (step["reason"].text, step["message"].text)))
-    return (Phase.UPDATING if steps[1]["status"].text == "True" else Phase.DRAINING), ""
+    phase = Phase.UPDATING if machine_drain.is_drained(machine) else Phase.DRAINING
+    deleting = machine_drain.condition(machine, "Deleting")
+    steps = (machine.condition(step) for step in machine_drain.STEPS)
+    step = deleting if deleting.present else next((each for each in steps if each["status"].text == "False"), deleting)
+    return phase, ": ".join(filter(None, (step["reason"].text, step["message"].text)))
 
 
 def _deletion_began(machine: Object) -> datetime | None:

@@ -1,7 +1,8 @@
-"""How long Cluster API drains the node of a Machine that is being deleted, and what it does afterwards.
+"""How long Cluster API drains the node of a Machine that is being deleted, and what it waits for afterwards.
 
-Source: kubernetes-sigs/cluster-api: core/reconcilers/machine/machine_controller.go#nodeDrainTimeoutExceeded
-#shouldWaitForNodeVolumes; api/core/v1beta2/machine_types.go#MachineDeletionStatus.
+Sources: kubernetes-sigs/cluster-api: core/reconcilers/machine/machine_controller.go#reconcileDelete
+#nodeDrainTimeoutExceeded #shouldWaitForNodeVolumes; api/core/v1beta2/machine_types.go#MachineDeletionStatus;
+openshift/machine-api-operator: pkg/controller/machine/controller.go.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 
@@ -27,15 +29,20 @@ READS: Final[Reads] = union(
             "status.deletion.nodeDrainStartTime",
             "status.deletion.waitForNodeVolumeDetachStartTime",
             "status.conditions",
+            "status.v1beta2.conditions",
             "metadata.annotations",
         ),
-        MACHINE: ("spec.lifecycleHooks",),
+        MACHINE: ("spec.lifecycleHooks", "status.conditions"),
     },
 )
 
 _PRE_DRAIN: Final = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
 """The annotation of a Machine whose drain waits, alone or with ``/NAME`` (common_types.go#PreDrainDeleteHookAnnotationPrefix).
 Its value names the owner."""
+
+
+_PRE_TERMINATE: Final = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+"""The same of a Machine whose infrastructure is not deleted (#PreTerminateDeleteHookAnnotationPrefix)."""
 
 
 def holding_hooks(machine: Object) -> tuple[str, ...]:
@@ -49,14 +56,69 @@ def pre_drain_hooks(machine: Object) -> Iterator[str]:
     No time-out ends that wait: of Cluster API (machine_controller.go#reconcileDelete) and of OpenShift
     (machine-api-operator: pkg/controller/machine/drain_controller.go).
     """
+    return _hooks(machine, _PRE_DRAIN, "preDrain")
+
+
+def terminating_hooks(machine: Object) -> tuple[str, ...]:
+    """Return the hooks that a Machine waits for now, after its node was drained. No time-out ends that wait either."""
+    return tuple(_hooks(machine, _PRE_TERMINATE, "preTerminate")) if machine.deleted and is_drained(machine) else ()
+
+
+def _hooks(machine: Object, prefix: str, field: str) -> Iterator[str]:
     if kinds.of(machine) is CAPI_MACHINE:
-        hooks = [(key, value) for key, value in machine.annotations.items() if key.startswith(_PRE_DRAIN)]
-        found = [(key.removeprefix(_PRE_DRAIN).lstrip("/"), value) for key, value in sorted(hooks)]
+        hooks = [(key, value) for key, value in machine.annotations.items() if key.startswith(prefix)]
+        found = [(key.removeprefix(prefix).lstrip("/"), value) for key, value in sorted(hooks)]
     else:
-        listed = machine.at("spec", "lifecycleHooks", "preDrain").items()
+        listed = machine.at("spec", "lifecycleHooks", field).items()
         found = [(hook["name"].text or "", hook["owner"].text or "") for hook in listed]
     for name, owner in found:
         yield f"{name or 'without a name'} of {owner}" if owner else name or "without a name"
+
+
+_DRAINED: Final = frozenset(
+    (
+        "WaitingForPreTerminateHook",
+        "WaitingForInfrastructureDeletion",
+        "WaitingForBootstrapDeletion",
+        "DeletingNode",
+        "DeletionCompleted",
+    )
+)
+"""Reasons of the condition Deleting after the drain. With another one, such as InternalError, it may not have ended."""
+STEPS: Final = ("PreDrainDeleteHookSucceeded", "DrainingSucceeded", "VolumeDetachSucceeded")
+"""The conditions of API version v1beta1 for the steps of a deletion that end with an empty node, in their order."""
+
+
+def is_drained(machine: Object) -> bool:
+    """Return whether the node of a Machine that is being deleted was drained, and its volumes are detached."""
+    if kinds.of(machine) is not CAPI_MACHINE:
+        return machine.condition("Drained")["status"].text == "True"
+    deleting = condition(machine, "Deleting")
+    if deleting.present:
+        return deleting["reason"].text in _DRAINED
+    said = [machine.condition(step)["status"].text for step in STEPS]
+    return "False" not in said and said[1] == "True"
+
+
+def has_emptied(node: str, cluster: Cluster) -> bool:
+    """Return whether a node was drained already because its Machine is being deleted."""
+    machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
+    return any(is_drained(each) and machine_nodes.node_name(each, cluster) == node for each in machines)
+
+
+def terminate_wait(machine: Object) -> str | None:
+    """Return since when a Machine waits for its hooks after the drain; None: not known."""
+    said = (condition(machine, "PreTerminateDeleteHookSucceeded"), condition(machine, "Terminable"))
+    return next((each["lastTransitionTime"].text for each in said if each["status"].text == "False"), None)
+
+
+def condition(obj: Object, kind: str) -> Field:
+    """Return a condition of API version v1beta2, which v1beta1 has in a place of its own."""
+    found = obj.condition(kind)
+    if found.present:
+        return found
+    later = obj.at("status", "v1beta2", "conditions").items()
+    return next((each for each in later if each["type"].text == kind), obj["-"])
 
 
 def timeout(machine: Object) -> int | None:
@@ -71,7 +133,7 @@ def detach_timeout(machine: Object) -> int | None:
 
 def volume_wait(machine: Object) -> str | None:
     """Return since when the deletion of a Machine waits for volumes to be detached; None: it does not."""
-    if machine.condition("Deleting")["reason"].text == "WaitingForVolumeDetach":
+    if condition(machine, "Deleting")["reason"].text == "WaitingForVolumeDetach":
         return machine.at("status", "deletion", "waitForNodeVolumeDetachStartTime").text
     older = machine.condition("VolumeDetachSucceeded")
     return older["lastTransitionTime"].text if older["status"].text == "False" else None

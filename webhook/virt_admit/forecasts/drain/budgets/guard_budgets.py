@@ -6,6 +6,7 @@ pod. Source: openshift/library-go:pkg/operator/staticpod/controller/guard/guard_
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
@@ -18,20 +19,34 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     node_of,
     selected_labels,
 )
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import names
 
-READS: Final[Reads] = {NODE: ("metadata.labels", "spec.unschedulable")}
+READS: Final[Reads] = union(machine_nodes.READS, {NODE: ("metadata.labels", "spec.unschedulable"), MACHINE: ()})
 
 _SUFFIX: Final = "-guard-pdb"
+_ETCD: Final = "etcd"
 _LIMIT: Final = "only one control-plane node may be down at a time"
 
 
 def is_guard(budget: Object) -> bool:
     return budget.name.endswith(_SUFFIX) and selected_labels(budget).get("app") == "guard"
+
+
+def _leaving(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield the nodes whose Machines are being deleted. A member leaves etcd then, so its guard is not ready again.
+
+    Sources: openshift/cluster-etcd-operator:pkg/operator/clustermemberremovalcontroller/clustermemberremovalcontroller.go
+    #attemptToScaleDown; pull request 923 of that repository.
+    """
+    for machine in cluster.known(MACHINE):
+        if machine.deleted:
+            yield machine_nodes.node_name(machine, cluster), machine.full_name
 
 
 def guard(eviction: PodEviction) -> OperatorAnswer:
@@ -43,6 +58,16 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
     down = sorted({node_of(pod) for pod in selected if not is_ready(pod)} - {""})
     if down:
         reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
+        leaving = {on: machine for on, machine in _leaving(eviction.cluster) if on in down}
+        if leaving:
+            several = len(leaving) > 1
+            which = (
+                f"Machine{'s' * several} {names(sorted(leaving.values()))} {'are' if several else 'is'} being deleted"
+            )
+            reason = f"{reason}. {which}"
+        if component == _ETCD and leaving.keys() == set(down):
+            remedy = "Wait until the operator of etcd has removed its members and guards there, or check that operator."
+            return OperatorAnswer(Way.NOW, reason, remedy)
         return OperatorAnswer(Way.NOW, reason, f"Repair {component} there, or wait until it is ready.")
     guarded = {node_of(pod) for pod in selected}
     bare = sorted(each.name for each in eviction.cluster.list(NODE) if nodes.is_control_plane(each))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Span
 from virt_admit.forecasts.remediation.timeline import Stage, Timeline
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.int_or_percent import allowed_unhealthy
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.messages import count, names
@@ -58,7 +60,8 @@ def _noun(check: HealthCheck) -> str:
 def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     check, selection = explanation.check, explanation.selection
     yield "selects", _selected(selection, _noun(check))
-    yield "limit", f"{explanation.budget.limit}: {_meaning(explanation.budget, _noun(check))}"
+    limit = f"{explanation.budget.limit}: {_meaning(explanation.budget, _noun(check))}"
+    yield "limit", limit + _raised(check, explanation.budget.total or 0)
     conditions = remediation_steps.symptoms(check)
     yield "unhealthy if", "; ".join(map(_condition, conditions)) or "(no condition is listed)"
     if check.kind is not kinds.NHC:
@@ -105,6 +108,18 @@ def _allowed(budget: Budget) -> str:
     if budget.most is None:
         return "cannot be determined"
     return f"acts while no more than {budget.most}{of} are unhealthy"
+
+
+def _raised(check: HealthCheck, total: int) -> str:
+    """Return the lowest limits that let a check act whose percentage rounds down to none; empty: it has another limit.
+
+    A limit of 0 may be meant, and 1 of 1 is no limit.
+    """
+    known = check.known_limit()
+    if check.range.present or check.kind is kinds.NHC or known is None or not known.percent or total < 2:
+        return ""
+    rounds_to_zero = known.number and not allowed_unhealthy(known, total, check.limit_of)
+    return f". Set 1, or at least {math.ceil(100 / total)}%" if rounds_to_zero else ""
 
 
 def _condition(condition: remediation_steps.Symptom) -> str:

@@ -13,6 +13,7 @@ from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
+from virt_admit.model.remediation import machine_drain
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import DrainedNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
@@ -45,6 +46,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     rules, unread_rules = _rules(name, cluster, opinion)
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
+    emptied = machine_drain.has_emptied(name, cluster)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -53,7 +55,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable))),
+        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), emptied=emptied)),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
@@ -87,7 +89,7 @@ def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedR
     return judged_rules.judge([node] if node is not None else [], opinion.rules, cluster, opinion.policy), ()
 
 
-def _commands(plan: NodePlan, forbidden: Sequence[str]) -> Iterator[str]:
+def _commands(plan: NodePlan, forbidden: Sequence[str], *, emptied: bool) -> Iterator[str]:
     """Yield commands that can be typed, those first that show what keeps the node from becoming empty."""
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
@@ -96,7 +98,7 @@ def _commands(plan: NodePlan, forbidden: Sequence[str]) -> Iterator[str]:
         where = ("-n", blocker.namespace) if blocker.namespace else ()
         yield shell("kubectl", "describe", blocker.kind.lower(), argument(blocker.name), *where)
     flags = dict.fromkeys(need.flag for need in plan.pods.needs)
-    if plan.drainable is True:
+    if plan.drainable is True and not emptied:
         yield shell("kubectl", "drain", argument(plan.name), "--ignore-daemonsets", *flags)
     yield shell("kubectl", "describe", "node", argument(plan.name))
     yield from map(rights.command, forbidden)
