@@ -128,6 +128,7 @@ READS: Final[Reads] = {
     ),
     CONTROLLER_REVISION: (
         "metadata.labels",
+        "data.metadata.name",
         "data.spec.annotations",
         "data.spec.cpu",
         "data.spec.gpus",
