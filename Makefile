@@ -200,6 +200,12 @@ audit:
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet pip-audit; }
 	@.audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
 
+.PHONY: verify-follow
+## make verify-follow COUNT=10000
+##                memory of `drain NODE --follow` with so many VMs on 250 nodes, and how soon a change shows
+verify-follow: .venv/.ready
+	@$(BIN)/python -m tests.follow_load $(if $(filter file,$(origin COUNT)),10000,$(COUNT)) 250
+
 .PHONY: verify-watch
 ## make verify-watch
 ##                how soon a change among 1,000 VMs shows in the metrics and on the page of the watch

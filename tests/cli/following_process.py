@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
+from tests.fake_api import FakeApi
 from tests.waiting import eventually
 
 
 class Following:
     """A command with ``--follow`` as a process of its own, with its output in a pipe."""
 
-    def __init__(self, api, folder, *words):
+    def __init__(self, api: FakeApi, folder: Path, *words: str) -> None:
         command = [sys.executable, "-m", "virt_admit", *words]
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
         self.process = subprocess.Popen(
@@ -41,7 +43,7 @@ class Following:
         """Wait for a line that has all these words."""
         return eventually(lambda: next((line for line in self.lines if all(word in line for word in words)), None), 30)
 
-    def ended(self):
+    def ended(self) -> int:
         """Wait for the end. Return the exit code."""
         code = self.process.wait(30)
         for reader in self._readers:

@@ -4,6 +4,7 @@ import pytest
 
 from tests import builders
 from tests.builders import NAMESPACE, SCHEDULABLE, kubevirt, manifest
+from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.test_vm_states import HOTPLUG, LAUNCHER, MARKED, MIGRATES, UNKNOWN, row, target
 from tests.forecasts.drain.vm_motion import ROOM, ago, attachment, cluster, launcher, migration, vmi
 from virt_admit.forecasts.drain import drain_plan
@@ -242,3 +243,28 @@ def test_devices_of_virt_handler_are_its_own():
     found = row(cluster(vmi(), own, *nodes))
 
     assert "see why virt-handler offers no devices.kubevirt.io/kvm there" in found.remedy
+
+
+@pytest.mark.parametrize(("hours", "says"), [(5, "has not detached volume pv-old from a for 300 min"), (0, "")])
+def test_a_vm_that_restarts_waits_for_a_volume_that_may_stay(hours, says):
+    """The drain ends in any case: the VM is shut down."""
+    spec = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}], "evictionStrategy": "None"}
+    bound = manifest(
+        "v1", "PersistentVolumeClaim", "data", "shop", spec={"accessModes": ["ReadWriteOnce"], "volumeName": "pv-data"}
+    )
+    volume = manifest("v1", "PersistentVolume", "pv-data", spec={"csi": {"driver": "block.example.com"}})
+    old = manifest(
+        "storage.k8s.io/v1",
+        "VolumeAttachment",
+        "csi-old",
+        metadata={"deletionTimestamp": ago(hours * 3600)},
+        spec={"nodeName": "a", "attacher": "block.example.com", "source": {"persistentVolumeName": "pv-old"}},
+        status={"detachError": {"message": "busy"}},
+    )
+    own = vmi()
+    own.data["spec"] |= spec
+    (node,) = drain_plan.plan(cluster(own, launcher(), vm_motion.vm("db"), bound, volume, old), "a").nodes
+
+    assert (node.drainable, node.forecasts[0].outcome) == (True, "restarts elsewhere")
+    assert says in node.forecasts[0].reason
+    assert ("repair the driver: kubectl describe" in node.forecasts[0].remedy) is bool(says)

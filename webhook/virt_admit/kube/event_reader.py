@@ -28,8 +28,15 @@ class EventReader:
 
     def last_warning(self, kind: Kind, namespace: str, name: str) -> str:
         """Return reason and message of the newest warning about an object; empty: none is known, or may be read."""
-        if self._refused:
+        newest = max(self.warnings(kind, namespace, name), key=_time, default=None)
+        if newest is None:
             return ""
+        return cut(f"{newest['reason'].text or 'Warning'}: {newest['message'].text or ''}", _LONGEST)
+
+    def warnings(self, kind: Kind, namespace: str, name: str) -> list[Object]:
+        """Return the warnings about an object, as far as they may be read."""
+        if self._refused:
+            return []
         about = {"involvedObject.kind": kind.kind, "involvedObject.name": name, "type": "Warning"}
         query = {"fieldSelector": ",".join(f"{key}={value}" for key, value in about.items()), "limit": str(_MOST)}
         try:
@@ -38,12 +45,8 @@ class EventReader:
                 events = [Object(item) for item in page_items(json_codec.loads(read_body(response)))]
         except ApiError as error:
             self._refused = error.status in (401, 403)
-            return ""
-        own = [event for event in events if _is_about(event, about)]
-        newest = max(own, key=_time, default=None)
-        if newest is None:
-            return ""
-        return cut(f"{newest['reason'].text or 'Warning'}: {newest['message'].text or ''}", _LONGEST)
+            return []
+        return [event for event in events if _is_about(event, about)]
 
 
 def _is_about(event: Object, about: dict[str, str]) -> bool:

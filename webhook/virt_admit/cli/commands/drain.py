@@ -10,7 +10,7 @@ import click
 
 from virt_admit.cli import downtime_option, html_output, multi_cluster, processes, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
-from virt_admit.cli.commands import drain_follow
+from virt_admit.cli.commands import drain_events, drain_follow
 from virt_admit.cli.follow_options import FollowOptions, follow_options
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -135,8 +135,11 @@ def command(
             sources, lambda source: _answer(source, summary, form, longest_downtime, max_age)
         )
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    cluster, source = load_cluster(sources[0][1], LOOKS_UP), sources[0][1]
+    events = None if query is None else drain_events.of(cluster, source)
     result = _plan(cluster, query, processes.sharing(cluster, jobs))
+    if events is not None and events.read(result.nodes):
+        result = _plan(cluster, query, processes.sharing(cluster, jobs))
     if form == "html":
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
     else:

@@ -14,10 +14,10 @@ from virt_admit.forecasts.placement import (
     pod_networks,
     pod_security,
     preemption_effects,
-    virt_handlers,
+    start_doubts,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import about, argument, shell, typed, virtctl
+from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -28,9 +28,8 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
-from virt_admit.model.scheduler.pod_placement import Placement
 
-READS: Final = union(pod_security.READS, virt_handlers.READS)
+READS: Final = union(pod_security.READS, start_doubts.READS)
 
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -66,22 +65,18 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
 
 def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     """Return why it cannot be determined whether a pod starts elsewhere; None: by what is known of the nodes, it does."""
-    return preemption_effects.problem(target, cluster) or _trap(target.placement, cluster)
+
+    def takes(node: str) -> bool:
+        return (target.placement.judged.get(node) or "").startswith(pod_networks.BROKEN)  # and nothing else refuses it
+
+    return preemption_effects.problem(target, cluster) or start_doubts.network(takes, cluster)
 
 
-def _trap(placement: Placement, cluster: Cluster) -> Problem | None:
-    """Return that kube-scheduler may choose a node on which no pod starts, next to others; None: there is none.
-
-    Such a node is Ready, and each attempt may end there again: nothing remembers where the last one failed.
-    """
-    for name in sorted(cluster.cached(virt_handlers.broken)):
-        why = placement.judged.get(name) or ""
-        if why.startswith(pod_networks.BROKEN):
-            command = shell("kubectl", "cordon", argument(name))
-            return Problem(
-                f"kube-scheduler may choose {name}, and {why}", typed("cordon it until its pod network works", command)
-            )
-    return None
+def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return the same of a VM that is shut down, whose volumes have to leave its node first."""
+    here = vmi.at("status", "nodeName").text or ""
+    stay = start_doubts.volumes(here, target.pod.namespace, target.pod.claims, cluster)
+    return of_target(target, cluster) or stay
 
 
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:

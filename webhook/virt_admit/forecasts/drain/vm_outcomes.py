@@ -374,7 +374,7 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     if problem is not None:
         reason = f"{why}; {after.why}, but only later: {problem.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, problem.remedy, may_stop=lasting is None)
-    if unsure := migration_doubts.of_target(find(False), cluster):
+    if unsure := migration_doubts.of_restart(vmi, find(False), cluster):
         return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}, but {unsure.reason}", unsure.remedy)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 

@@ -13,7 +13,7 @@ from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.time_parts import Detach, Part, Seconds, total
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY, amounts
 
@@ -33,7 +34,6 @@ _SPREAD: Final = 366
 heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go)."""
 _CONTROLLER_START: Final = (5, 120)
 """Seconds until a pod of virt-controller that its Deployment creates leads."""
-_WAITS_FOR: Final = ("ReadWriteOnce", "ReadWriteOncePod")
 
 
 class LossOutcome(enum.StrEnum):
@@ -139,8 +139,7 @@ def _is_held(vmi: Object, name: str, cluster: Cluster) -> bool:
         claim = cluster.get(PVC, vms.namespace_of(vmi), name)
         if claim is None:
             return False
-        modes = [mode.text for mode in claim.at("spec", "accessModes").items()]
-        if not modes or any(mode not in _WAITS_FOR for mode in modes):
+        if not volume_attachments.is_of_one_node(claim):
             return False
         volume = cluster.get(PV, "", claim.at("spec", "volumeName").text or "")
     except Unseen:
@@ -283,6 +282,9 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
     if comes and pod.full_name in room.nowhere:
         return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", "free room or add a node")
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
+    unsure = _start_doubt(pod, node, loss)
+    if unsure is not None and not doubts:
+        return row(LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand)
     if doubts or first is None:
         return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
     return row(
@@ -308,6 +310,13 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
             yield "not all VMs find a place, and which of them do depends on who starts first", ""
         else:
             yield room.because, next(iter(room.unseen), "")
+
+
+def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
+    """Return why a pod may not start where it is placed, which nothing that places it knows; None: no doubt."""
+    takes = loss.scheduler.accepting(pod).__contains__
+    network = start_doubts.network(takes, loss.cluster)
+    return network or start_doubts.volumes(node, pod.namespace, pod.claims, loss.cluster)
 
 
 def _unattended(node: str, coverage: NodeCoverage) -> str:

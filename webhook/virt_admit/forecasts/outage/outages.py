@@ -16,7 +16,7 @@ from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.time_parts import Seconds
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, start_doubts
 from virt_admit.forecasts.remediation import coverage
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes import kinds
@@ -34,6 +34,7 @@ READS: Final[Reads] = union(
     loss.READS,
     vmis.OWNER_READS,
     selection.READS,
+    start_doubts.READS,
     {
         kinds.NODE: ("metadata.annotations", "status.conditions"),
         kinds.VMI: ("metadata.ownerReferences", "status.phaseTransitionTimestamps"),

@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.reads import Reads
 
 READS: Final[Reads] = {
     VOLUME_ATTACHMENT: (
+        "spec.attacher",
         "spec.nodeName",
         "spec.source.persistentVolumeName",
         "status.attachError.message",
@@ -27,7 +28,6 @@ READS: Final[Reads] = {
 }
 """The fields that say it."""
 _ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
-"""Access modes of a volume that has to leave its node before another one can have it."""
 
 
 def stuck(node: str, cluster: Cluster) -> Sequence[Object]:
@@ -60,16 +60,21 @@ def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         name = found.at("spec", "volumeName").text if found is not None else None
         if found is None or not name:
             continue
-        modes = {mode.text for mode in found.at("spec", "accessModes").items()}
         for attachment in entry(cluster, _by_volume, name) or ():
             here = attachment.at("spec", "nodeName").text == node
-            error = detach_error(attachment) if here or (modes and modes <= _ONE_NODE) else ""
+            error = detach_error(attachment) if here or is_of_one_node(found) else ""
             if error:
                 where = attachment.at("spec", "nodeName").text
                 return f"volume {name} of claim {claim} cannot be detached from {where}: {error}"
             if here and (error := _words(attachment, "attachError")):
                 return f"volume {name} of claim {claim} cannot be attached: {error}"
     return ""
+
+
+def is_of_one_node(claim: Object) -> bool:
+    """Return whether the volume of a claim has to leave its node before another one can have it."""
+    modes = {mode.text for mode in claim.at("spec", "accessModes").items()}
+    return bool(modes) and modes <= _ONE_NODE
 
 
 def _words(attachment: Object, field: str) -> str:

@@ -1,0 +1,64 @@
+"""The warnings about VMs whose migration waits for a pod: without them ``drain`` cannot say why, and all are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from virt_admit.cli.cluster_source import connect
+from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.placement import running_launchers
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.events import EVENT
+from virt_admit.model.kubernetes.kinds import POD, VMI, Kind
+from virt_admit.model.kubevirt.instances import vms
+
+if TYPE_CHECKING:
+    from virt_admit.cli.options import ClusterOptions
+    from virt_admit.kube.cache import ClusterCache
+
+_MOST: Final = 20
+"""Objects whose events are read: each read may take seconds."""
+_WAITING: Final = frozenset((State.TARGET_PENDING, State.TARGET_NOT_READY, State.STARTING))
+
+
+def of(cluster: Snapshot | ClusterCache, source: ClusterOptions) -> LiveEvents | None:
+    """Return the events of a live cluster; None: it is a snapshot, which has them or not. Call it before a forecast."""
+    return None if isinstance(cluster, Snapshot) else LiveEvents(cluster, source)
+
+
+class LiveEvents:
+    """The events of a live cluster that are read when a forecast needs them."""
+
+    def __init__(self, cluster: ClusterCache, source: ClusterOptions) -> None:
+        from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
+
+        self._cluster, self._source = cluster, source
+        self._store = cluster.stores[EVENT] = KindStore(EVENT)
+
+    def read(self, nodes: Iterable[NodePlan]) -> bool:
+        """Read the warnings that may say why VMs of these nodes wait. Return whether there are any."""
+        from virt_admit.kube.event_reader import EventReader  # noqa: PLC0415
+
+        wanted = list(islice(_wanted(nodes, self._cluster), _MOST))
+        if not wanted:
+            return False
+        reader = EventReader(connect(self._source))
+        found = [event for about in wanted for event in reader.warnings(*about)]
+        for event in found:
+            self._store.upsert(dict(event.data))
+        return bool(found)
+
+
+def _wanted(nodes: Iterable[NodePlan], cluster: ClusterCache) -> Iterator[tuple[Kind, str, str]]:
+    """Yield kind, namespace and name of what the events may be about."""
+    for row in (row for node in nodes for row in (*node.forecasts, *node.visitors)):
+        key = vms.namespace_of(row.vmi), row.vmi.name
+        if row.state.state is State.NO_TARGET:
+            yield VMI, *key
+        elif row.state.state in _WAITING:
+            for pod in running_launchers.launchers(cluster).by_vmi.get(key, ()):
+                if pod.condition("Ready")["status"].text != "True":
+                    yield POD, pod.namespace or "default", pod.name

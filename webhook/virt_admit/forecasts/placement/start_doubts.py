@@ -1,0 +1,66 @@
+"""Why a pod may not start on a node that takes it: kube-scheduler knows nothing of the pod network and of old volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.placement import pod_networks, virt_handlers, volume_attachments
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PV, PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import Problem
+
+READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, {PV: ("spec.csi.driver",)})
+"""The fields that say it."""
+_PATIENCE: Final = timedelta(minutes=10)
+"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
+
+
+def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
+    """Return that kube-scheduler may choose a node on which no pod starts; None: there is none.
+
+    Such a node is Ready, and each attempt may end there again: nothing remembers where the last one failed.
+
+    Args:
+        takes: whether a node takes the pod by what kube-scheduler knows.
+        cluster: the cluster.
+    """
+    for name, why in sorted(cluster.cached(virt_handlers.broken).items()):
+        if why.startswith(pod_networks.BROKEN) and takes(name):
+            command = shell("kubectl", "cordon", argument(name))
+            reason = f"kube-scheduler may choose {name}, and {why}"
+            return Problem(reason, typed("cordon it until its pod network works", command))
+    return None
+
+
+def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:
+    """Return that the volumes of a pod may not leave a node, as others of their driver do not; None: nothing says so."""
+    stuck = volume_attachments.stuck(node, cluster)
+    drivers = {driver for claim in claims if (driver := _driver(namespace, claim, cluster))} if stuck else ()
+    for found in stuck:
+        driver = found.at("spec", "attacher").text or ""
+        age = clock.since(found.metadata["deletionTimestamp"].text, cluster)
+        if driver in drivers and age is not None and age >= _PATIENCE:
+            name, error = volume_attachments.volume(found) or found.name, volume_attachments.detach_error(found)
+            minutes = int(age.total_seconds() // 60)
+            reason = f"{driver} has not detached volume {name} from {node} for {minutes} min ({cut(error, 120)})"
+            command = kubectl("describe", VOLUME_ATTACHMENT, found.name)
+            return Problem(f"{reason}, so its own volumes may stay there, too", typed("repair the driver", command))
+    return None
+
+
+def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
+    """Return the driver of a volume that one node alone may have; empty: it is another one, or could not be read."""
+    try:
+        found = cluster.get(PVC, namespace, claim) if claim else None
+        if found is None or not volume_attachments.is_of_one_node(found):
+            return ""
+        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "")
+    except Unseen:
+        return ""
+    return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""
