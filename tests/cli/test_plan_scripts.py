@@ -17,6 +17,7 @@ from tests.forecasts.repair.test_causes import BRIDGE, CAUSES
 from tests.forecasts.repair.test_traps import HCO, NO_RWO
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal
+from virt_admit.reports.plan import scripts
 from virt_admit.reports.plan.folder import files
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
@@ -126,15 +127,22 @@ def test_a_second_run_changes_nothing(tmp_path, name):
 
 
 def test_shellcheck_finds_nothing_in_any_script(tmp_path):
-    scripts = []
+    found = []
     for number, objects in enumerate(CLUSTERS.values()):
         for name, content in files(repair(cluster(*objects), Goal.DRAIN), "a test").items():
             if name.endswith(".sh"):
-                scripts.append(tmp_path / f"{number}-{Path(name).name}")
-                scripts[-1].write_text(content)
-    assert len(scripts) > 20
-    done = subprocess.run([SHELLCHECK, *scripts], capture_output=True, text=True, check=False)
+                found.append(tmp_path / f"{number}-{Path(name).name}")
+                found[-1].write_text(content)
+    assert len(found) > 20
+    done = subprocess.run([SHELLCHECK, *found], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("word", ["a'b\n%d\\\\0$(id)`id`\"", "\x1b]0;x\x07", "\u202eé\u2028", "plain", "it's 50 %"])
+def test_words_keep_their_meaning_in_a_shell_and_are_harmless_on_a_terminal(word):
+    written = scripts._words("printf", "%s", word)
+    assert written.isprintable()
+    assert subprocess.run(["sh", "-c", written], capture_output=True, text=True, check=True).stdout == word
 
 
 def test_a_restart_that_was_interrupted_is_made_once(tmp_path):

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from tests.fuzz import corpus
 from tests.fuzz.corpus import Json, Scene
+from tests.fuzz.hostile import hostile_names, wrong_types
 from tests.fuzz.mutation import changed, changed_text, grown, shuffled
 from tests.fuzz.snapshots import item_order, snapshots
 from tests.fuzz.wire import wire
@@ -255,7 +256,7 @@ TARGETS: Final[dict[str, Target]] = {
     target.__name__.replace("_", "-"): target
     for target in (
         *(engine, body, key_order, idle_metadata, less_seen, unchanged, size, files, policies, fixes, wire),
-        *(snapshots, item_order),
+        *(snapshots, item_order, hostile_names, wrong_types),
     )
 }
 

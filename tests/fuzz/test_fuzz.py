@@ -8,7 +8,8 @@ from tests.fuzz.targets import TARGETS, case
 
 pytestmark = pytest.mark.slow
 
-INPUTS = {"size": 40, "files": 60, "fixes": 40, "wire": 25, "snapshots": 30, "item-order": 15}
+INPUTS = {"size": 40, "files": 60, "fixes": 40, "wire": 25, "snapshots": 30, "item-order": 15,
+          "hostile-names": 30, "wrong-types": 25}  # fmt: skip
 """How many inputs of a target are tried; 200 of those that are not named here."""
 
 

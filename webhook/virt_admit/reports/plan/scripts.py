@@ -174,7 +174,15 @@ def _target(subject: ObjectRef) -> tuple[str, ...]:
 
 
 def _words(*words: str) -> str:
-    return shlex.join(words)
+    return " ".join(map(_word, words))
+
+
+def _word(text_: str) -> str:
+    """Quote a word. Control characters are written as numbers: a reader prints the script on a terminal first."""
+    if text_.isprintable():
+        return shlex.quote(text_)
+    numbers = (f"\\{byte:03o}" for byte in text_.encode(errors="replace"))
+    return f"\"$(printf '{''.join(numbers)}')\""
 
 
 def _comment(text_: str) -> str:
