@@ -6,11 +6,15 @@ import dataclasses
 import datetime
 import json
 
+from tests.forecasts.repair import broken_clusters
+from tests.forecasts.repair.test_causes import BRIDGE
 from tests.paths import EXAMPLES
 from tests.reports.findings.formats.reports import both_keys, scanned
 from tests.reports.html.test_pages import node, run, snapshot, vmi
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.repair.planning import repair
+from virt_admit.forecasts.repair.repair_plan import Goal
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.reports import watch_page
 from virt_admit.reports.drain import html as drain_html
@@ -19,9 +23,10 @@ from virt_admit.reports.findings.report import Report
 from virt_admit.reports.html import clusters, page
 from virt_admit.reports.html.owners import Owners, files
 from virt_admit.reports.outage import html as outage_html
+from virt_admit.reports.plan import html as plan_html
 from virt_admit.reports.upgrade import html as upgrade_html
 
-NAMED = ("findings", "drain", "upgrade", "outage", "clusters", "watch", "index")
+NAMED = ("findings", "drain", "upgrade", "outage", "plan", "clusters", "watch", "index")
 """The pages of ``named``."""
 
 
@@ -43,11 +48,20 @@ def named(name):
         "drain": drain_page,
         "upgrade": upgrade_html.page(rehearse(cluster, Options()), None, [("cluster", name)]),
         "outage": outage_html.page(outages(Question(worst=1), cluster), [("cluster", name)]),
+        "plan": plan_html.page(planned(name), [("cluster", name)], name),
         "clusters": clusters.combine("Drain", parts),
         "watch": watch_page.outdated(watch_page.page(report, drained, drain_page, (name,), at), (name,)),
     }
     index = files(findings_page, {"shop": findings_page, name: findings_page}, Owners())["index.html"]
     return {kind: page.render(one) for kind, one in pages.items()} | {"index": index}
+
+
+def planned(name):
+    """Return a plan with steps and with a problem that has none."""
+    bridged = broken_clusters.vm(name, name, spec=BRIDGE, reason="InterfaceNotLiveMigratable", namespace=name)
+    unknown = broken_clusters.vm("b", "b", reason=name)
+    nodes = (broken_clusters.node(each) for each in (name, "b"))
+    return repair(snapshot(*(one.data for one in (*nodes, broken_clusters.kubevirt(), *bridged, *unknown))), Goal.DRAIN)
 
 
 def explained(folder, name):
