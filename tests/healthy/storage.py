@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .case import COVERED, NEVER_UPDATED, UNKNOWN, Healthy, all_yes
+from .case import COVERED, NEVER_UPDATED, YES, Healthy, all_yes
 from .machines import HOST_DEVICE, INFRA, claim, kubevirt, machine, storage_class
 from .parts import Object, ago, budget, conditions, deployment, namespaces, node, obj, pod, service, snapshot, webhook
 
@@ -93,6 +93,8 @@ def harvester(
     workers = list(drained) if drained is not None else places
     space = "harvester-system"
     found = namespaces("vms", space, "longhorn-system")
+    reset = '{"enable":true,"period":300}'
+    found.append(obj("Setting", "harvesterhci.io/v1beta1", "vm-force-reset-policy", default=reset, value=""))
     managed = {"harvesterhci.io/managed": "true", "network.harvesterhci.io/mgmt": "true"}
     for place in places:
         witness = place not in workers
@@ -145,7 +147,7 @@ def three_replicas() -> Healthy:
     items = harvester((1, 1), HARVESTER, STOPPED) + harvester_vm("web", "h1", (1, 1)) + harvester_vm("db", "h2", (1, 1))
     source = f"{MANAGER}; harvester/harvester:package/upgrade/upgrade_manifests.sh (nodeDrainPolicy)"
     vms = {"web": "migrates", "db": "migrates"}
-    loss = ("h1", UNKNOWN)
+    loss = ("h1", YES)
     return Healthy("harvester-1.3", source, snapshot(items), all_yes(HARVESTER), vms, outage=loss, findings=COVERED)
 
 
@@ -182,7 +184,7 @@ def with_witness() -> Healthy:
     upgrade["metadata"]["labels"] = labels
     items += [upgrade | {"spec": {"version": "v1.6.0"}}, *harvester_vm("web", "h1", (1, 5), replicas=("h1", "h2"))]
     source = f"{MANAGER}; harvester/docs:docs/advanced/witness.md"
-    nodes, vms, loss = all_yes(("h1", "h2")), {"web": "migrates"}, ("h1", UNKNOWN)
+    nodes, vms, loss = all_yes(("h1", "h2")), {"web": "migrates"}, ("h1", YES)
     return Healthy("harvester-1.6-witness", source, snapshot(items), nodes, vms, outage=loss, findings=COVERED)
 
 

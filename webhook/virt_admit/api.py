@@ -133,12 +133,15 @@ def live(*, kubeconfig: str | None = None, context: str | None = None) -> Cluste
         SettingError: no cluster is configured.
         ApiError: the API server does not answer.
     """
-    from virt_admit.kube import informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.kube import informers, named_objects  # noqa: PLC0415 - importing kubernetes takes 0.3 s
     from virt_admit.kube.client import ApiClient  # noqa: PLC0415
 
     forecasts = union(rehearsal.READS, dict.fromkeys(explanation.LOOKS_UP, ()))
     needed = stores(load_rules().in_scan, forecasts, whole=True)
-    return informers.snapshot(ApiClient.connect(kubeconfig, context), needed, "", lambda _kind, _count: None)
+    server = ApiClient.connect(kubeconfig, context)
+    cluster = informers.snapshot(server, needed)
+    named_objects.read(server, cluster)
+    return cluster
 
 
 # --- verbs ---------------------------------------------------------------------------------------------------------

@@ -124,13 +124,15 @@ def list_live(
     Raises:
         ClickException: the options name no cluster, or it does not answer.
     """
-    from virt_admit.kube import informers  # noqa: PLC0415 - importing kubernetes takes 0.3 s
+    from virt_admit.kube import informers, named_objects  # noqa: PLC0415 - importing kubernetes takes 0.3 s
     from virt_admit_certs.kube_api import ApiError  # noqa: PLC0415 - importing urllib3 takes 0.1 s
 
     server = connect(source)
     try:
         with progress("reading", len(stores), quiet) as show:
-            return informers.snapshot(server, stores, namespace, show)
+            cluster = informers.snapshot(server, stores, namespace, show)
+        named_objects.read(server, cluster)
+        return cluster
     except ApiError as error:
         raise click.ClickException(f"{error}{_REMEDIES.get(error.reason, '')}") from None
 

@@ -87,6 +87,6 @@ def _resource(kind: Kind) -> str:
 
 
 _AMBIGUOUS: Final = frozenset(
-    (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster", "Upgrade", "VolumeAttachment")
+    (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster", "Upgrade", "Setting", "VolumeAttachment")
 )
 """Kinds that several API groups have, or whose name alone is not clear."""

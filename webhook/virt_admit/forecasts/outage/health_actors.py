@@ -7,7 +7,7 @@ pkg/controller/machine/drain_controller.go; kubernetes-sigs/cluster-api:core/rec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
 from virt_admit.forecasts.remediation import first_remediator as first_remediator_module
 from virt_admit.forecasts.remediation import (
+    harvester_reset,
     inactive_reasons,
     outside_checks,
     reactivation,
@@ -42,6 +43,8 @@ from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.etcd_guard import ETCD
 from virt_admit.model.remediation.health_checks import HealthCheck
 
+_HARVESTER_LATE: Final = 60
+"""Seconds until another pod of Harvester has the Lease of one that was lost."""
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
 _OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
@@ -124,8 +127,31 @@ class _Watch:
 def coverage(node: str, loss: Loss) -> NodeCoverage:
     """Return which health checks act after the loss of a node, and which refuse."""
     known, unseen = loss.cluster.cached(_watches)
-    found = tuple(_actor(each, node, loss) for each in known if node in each.nodes)
+    found = (*(_actor(each, node, loss) for each in known if node in each.nodes), *_harvester(node, loss))
     return NodeCoverage(found, tuple(dict.fromkeys((*unseen, *outside_checks.outside(node, loss.cluster)))))
+
+
+def _harvester(node: str, loss: Loss) -> Iterator[Actor]:
+    """Yield Harvester itself, if it is known whether it acts."""
+    unseen: tuple[str, ...] = ()
+    try:
+        found = loss.cluster.get(kinds.NODE, "", node)
+        policy = harvester_reset.of(found, loss.cluster) if found is not None else None
+    except Unseen:
+        return
+    if policy is None:
+        return
+    refuses = loss.stopped or policy.idle
+    try:
+        refuses = refuses or ("" if harvester_reset.left(loss.lost, loss.cluster) else "none of its own pods is left")
+    except Unseen as blind:
+        unseen = (blind.what,)
+    if refuses:
+        remedy = policy.remedy if policy.idle else ""
+        yield Actor(node, harvester_reset.TITLE, "Harvester", refuses=refuses, unseen=unseen, remedy=remedy)
+        return
+    parts = detection(loss), Part("waited", policy.wait, policy.wait), Part("pod gone", 0, _HARVESTER_LATE)
+    yield Actor(node, harvester_reset.TITLE, "Harvester", parts, unseen=unseen)
 
 
 def _watches(cluster: Cluster) -> tuple[tuple[_Watch, ...], tuple[str, ...]]:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import (
     first_remediator,
+    harvester_reset,
     inactive_reasons,
     remediation_steps,
     timeline,
@@ -65,6 +66,16 @@ def _coverage(cluster: Cluster) -> Coverage:
             acting, unread = _acting_on(watch, cluster)
             unseen += unread
             covered |= acting
+    for node in cluster.known(kinds.NODE):
+        try:
+            policy = harvester_reset.of(node, cluster)
+        except Unseen:
+            break  # outside_checks names it
+        if policy is not None and policy.idle:
+            idle.append((harvester_reset.TITLE, policy.idle))
+            break
+        if policy is not None:
+            covered.add(node.name)
     return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)))
 
 

@@ -1,14 +1,15 @@
-"""What may remediate a node although no health check of this cluster does: its owner outside, or Harvester itself.
+"""What may remediate a node although nothing that was read does: its owner outside, or Harvester itself.
 
-Sources: openshift/hypershift:hypershift-operator/controllers/nodepool (label of the nodes, and a MachineHealthCheck in the
-management cluster); harvester/harvester:pkg/controller/master/node/node_down_controller.go#checkNodeReady (on by default).
+Source: openshift/hypershift:hypershift-operator/controllers/nodepool (label of the nodes, and a MachineHealthCheck in the
+management cluster).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.forecasts.remediation import harvester_reset
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -17,11 +18,7 @@ from virt_admit.model.kubernetes.reads import Reads
 
 READS: Final[Reads] = {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()}
 
-_LABELS: Final[Mapping[str, str]] = {
-    "hypershift.openshift.io/nodePool": "the management cluster of HyperShift, which has the NodePool of node {}",
-    "harvesterhci.io/managed": "Harvester's setting vm-force-reset-policy, which frees the pods of lost nodes",
-}
-"""Labels of Nodes, each with what may remediate them and is not read."""
+_NODE_POOL: Final = "hypershift.openshift.io/nodePool"
 
 
 def is_single(cluster: Cluster) -> bool:
@@ -41,4 +38,9 @@ def outside(node: str, cluster: Cluster) -> Iterator[str]:
     name = found.annotations.get(machine_nodes.CAPI_OWNER)
     if name and all(machine.name != name for machine in cluster.known(kinds.CAPI_MACHINE)):
         yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
-    yield from (what.format(node) for label, what in _LABELS.items() if label in found.labels)
+    if _NODE_POOL in found.labels:
+        yield f"the management cluster of HyperShift, which has the NodePool of node {node}"
+    try:
+        harvester_reset.of(found, cluster)
+    except Unseen as unseen:
+        yield unseen.what

@@ -113,7 +113,7 @@ def _allowed(budget: Budget) -> str:
 def _raised(check: HealthCheck, total: int) -> str:
     """Return the lowest limits that let a check act whose percentage rounds down to none; empty: it has another limit.
 
-    A limit of 0 may be meant, and 1 of 1 is no limit.
+    A limit of 0 may be meant, and one object needs none.
     """
     known = check.known_limit()
     if check.range.present or check.kind is kinds.NHC or known is None or not known.percent or total < 2:
