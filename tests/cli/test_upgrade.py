@@ -383,6 +383,7 @@ def test_a_node_that_is_not_ready_is_a_stop_of_its_pool():
 
     assert data["possible"] is False
     assert "cordoned or not Ready: b" in data["stops"][0]["reason"]
+    assert data["stops"][0]["remedy"] == "Repair b: kubectl describe node b"
 
 
 @pytest.mark.parametrize("driver", [Driver.MACHINE_CONFIG, Driver.CLUSTER_API])

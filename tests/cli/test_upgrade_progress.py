@@ -156,6 +156,23 @@ def test_a_node_that_was_cordoned_by_hand_takes_a_place_and_stops_nothing_while_
     assert "cordoned or not Ready: c" in one.stops[0].reason
 
 
+@pytest.mark.parametrize(
+    ("away", "to_do"),
+    [
+        (config_node("c", cordoned=True), "Uncordon them: kubectl uncordon c"),
+        (
+            config_node("c", ready="Unknown"),
+            f"give it that of the pool: kubectl annotate node c {GROUP}/desiredConfig={NEW} --overwrite",
+        ),
+    ],
+    ids=["cordoned", "not ready on another configuration"],
+)
+def test_what_makes_a_node_a_candidate_again(away, to_do):
+    found = rehearse(cluster(done("a"), draining("b"), away, config_node("d"), workers(), kubevirt()), Options())
+
+    assert found.stops[0].remedy.endswith(to_do)
+
+
 def test_a_node_that_fails_is_a_stop():
     failing = config_node("b", OLD, NEW, "Degraded", since=AN_HOUR_AGO)
     failing.data["metadata"]["annotations"][f"{GROUP}/reason"] = "unexpected on-disk state"

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.upgrade import harvester_volumes
+from virt_admit.forecasts.upgrade import harvester_volumes, nodes_away
 from virt_admit.model import machine_pools
-from virt_admit.model.commands import about, argument, merge_patch, shell, typed
+from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
@@ -321,7 +321,7 @@ def _machine_config_pool(
     if away and found.nodes:
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
-            f"Uncordon or repair them: {shell('kubectl', 'uncordon', *map(argument, away))}",
+            nodes_away.remedy(pool, [node for node in own if node.name in away]),
             problem_of(ProblemCause.POOL_NODES, pool),
         )
     return replace(found, obstacle=obstacle)

@@ -62,9 +62,9 @@ def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
 
 
 def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
-    target = _target(pool, own)
+    wanted = target(pool, own)
     reports = {report.name: report for report in cluster.known(MACHINE_CONFIG_NODE)}
-    phases = {node.name: _phase(node, target) for node in own}
+    phases = {node.name: _phase(node, wanted) for node in own}
     chosen = set(_next(pool, own, phases))
     nodes = {}
     for node in own:
@@ -79,7 +79,7 @@ def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
     return PoolUpdate(MACHINE_CONFIG_POOL.kind, pool.name, nodes, began)
 
 
-def _target(pool: Object, own: Sequence[Object]) -> str:
+def target(pool: Object, own: Sequence[Object]) -> str:
     """Return the configuration that the nodes get; empty: no node is on its way to another one."""
     said = pool.at("spec", "configuration", "name").text
     if said:
