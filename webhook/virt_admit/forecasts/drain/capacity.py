@@ -17,8 +17,9 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.messages import count, cut
-from virt_admit.model.scheduler.packing import Item, Packing, pack
+from virt_admit.model.scheduler.packing import Item, Packing, one_by_one, pack
 
 READS: Final = union(candidates.READS, quotas.READS, vmi_evictions.EVICTION_READS, vmis.OWNER_READS)
 
@@ -45,7 +46,31 @@ def packing(leaving: Sequence[Leaving], cluster: Cluster) -> Packing:
     packed = pack(items, candidates.scheduler(cluster))
     if packed.fits is False and candidates.preemption(cluster).may_fit(items):
         return replace(packed, fits=None, preempting=True)
-    return packed
+    return _in_turn(packed, leaving, cluster) if packed.fits and any(item.pod.spread for item in items) else packed
+
+
+def _in_turn(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> Packing:
+    """Return whether these VMIs also find a place if KubeVirt does not migrate all of them at the same time.
+
+    It certainly migrates one after the other only if its limit is 1. Unknown limits are doubted elsewhere.
+    """
+    try:
+        limit = parallel_migrations.limits(cluster).node
+    except Unseen:
+        return packed
+    if len(leaving) <= limit:
+        return packed
+    sources = {each.vmi.at("status", "nodeName").text or "" for each in leaving}
+    scheduler = candidates.scheduler(cluster).cordoned(sources)
+    items = []
+    for each in leaving:
+        item = _item(each)
+        own = [pod for pod in scheduler.state.pods.get(item.source, ()) if candidates.is_own(pod, each.vmi)]
+        items.append(replace(item, follows=tuple(pod for pod in own if pod not in item.gone)))
+    found = one_by_one(items, scheduler)
+    if found.fits is not False:
+        return packed
+    return found if limit == 1 else replace(found, fits=None)
 
 
 def _item(leaving: Leaving) -> Item:

@@ -260,7 +260,8 @@ def _room(forecasts: Sequence[Forecast], node: Object | None, cluster: Cluster) 
         packing = replace(packing, fits=None)
         unseen += blind
     if packing.fits is None and not unseen:
-        unseen += _without_room(forecasts, packing) or ["the search for room was given up"]
+        given_up = "an order that topology spread allows" if packing.in_turn else "the search for room was given up"
+        unseen += _without_room(forecasts, packing) or [given_up]
     return packing, unseen
 
 

@@ -98,6 +98,19 @@ class FilterPipeline:
             _before=self,
         )
 
+    def cordoned(self, names: Container[str]) -> FilterPipeline:
+        """Return the filters over a copy of the cluster in which these nodes are cordoned."""
+        state = self.state.fork()
+        nodes = {name: replace(node, cordoned=True) if name in names else node for name, node in state.nodes.items()}
+        return FilterPipeline(
+            replace(state, nodes=nodes),
+            self.volumes,
+            self.unseen,
+            self.complete,
+            self.most_terms,
+            self.unread_namespaces,
+        )
+
     def place(self, pod: Pod, without: str = "", gone: Sequence[Pod] = ()) -> Placement:
         """Return the nodes on which the pod would be schedulable, leaving out the node ``without``.
 

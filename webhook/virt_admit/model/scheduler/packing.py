@@ -31,6 +31,8 @@ class Packing:
     """The pods for which first fit decreasing found no room."""
     preempting: bool = False
     """Whether ``fits`` is None because they may fit after preemption."""
+    in_turn: bool = False
+    """Whether they find a place only if all of them move at the same time: see ``one_by_one``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Item:
     """The node that it leaves: it never goes back there, even if others open it."""
     gone: tuple[Pod, ...] = ()
     """Pods that have ended when this one starts: the own one of a VM that restarts."""
+    follows: tuple[Pod, ...] = ()
+    """Pods that end once this one runs: the source pod of a migration."""
 
 
 def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
@@ -59,6 +63,21 @@ def pack(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
         return Packing(None, placed, left)
     fits, found = _search(ordered, scheduler)
     return Packing(fits, placed if found is None else found, () if fits else left)
+
+
+def one_by_one(items: Sequence[Item], scheduler: FilterPipeline) -> Packing:
+    """Return whether all pods find a place if each starts after the one before has taken over from its source pod.
+
+    A source pod that has gone makes room and repels no pod any more. But it counted for topology spread, so its node may
+    have become the emptiest domain, which takes no pod while it is cordoned.
+    """
+    items = [_widened(item, scheduler) for item in items]
+    search = _Search(scheduler, STEPS // 10, any_order=True)
+    found = search.run(items)
+    if found is not None:
+        return Packing(True, dict(found))
+    left = tuple(item.pod for item in items if item.pod.full_name not in search.most)
+    return Packing(None if search.steps <= 0 else False, dict(search.most), left, in_turn=True)
 
 
 def _search(items: Sequence[Item], scheduler: FilterPipeline) -> tuple[bool | None, dict[str, str] | None]:
@@ -142,6 +161,8 @@ class _Search:
         self.steps = steps
         self.any_order = any_order
         self.placed: dict[str, str] = {}
+        self.most: dict[str, str] = {}
+        """The most pods that were placed at the same time."""
 
     def run(self, items: Sequence[Item]) -> dict[str, str] | None:
         """Return a node for each pod, or None if there is none or the search was given up (``steps`` is 0)."""
@@ -172,8 +193,14 @@ class _Search:
             bound = replace(item.pod, node=name)
             self.scheduler.state.bind(bound)
             self.placed[item.pod.full_name] = name
+            if len(self.placed) > len(self.most):
+                self.most = dict(self.placed)
+            for pod in item.follows:
+                self.scheduler.state.unbind(pod)
             if self._descend(others):
                 return True
+            for pod in item.follows:
+                self.scheduler.state.bind(pod)
             del self.placed[item.pod.full_name]
             self.scheduler.state.unbind(bound)
         return False

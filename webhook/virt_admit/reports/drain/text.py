@@ -90,7 +90,10 @@ def _table(forecasts: Sequence[Forecast], *, times: bool) -> Iterator[str]:
 def _others(node: NodePlan) -> Iterator[str]:
     """Yield lines about everything but single VMs: room for all, other pods, flags, notes."""
     crowded = node.crowded(node.packing)
-    if crowded:
+    if crowded and node.packing.in_turn:
+        yield f"  no place for {names(crowded)} once the others have left: topology spread counts the cordoned node"
+        yield "    to do: raise parallelOutboundMigrationsPerNode for this drain, or set nodeTaintsPolicy: Honor and restart the VMs"
+    elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
