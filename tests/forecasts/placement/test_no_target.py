@@ -60,3 +60,21 @@ def test_room_and_devices_that_are_taken_are_missing_room():
     }
     found = no_target.nowhere_to_go(vmi(spec=two), cluster(*taken), moves=True)
     assert (found.cause, found.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [
+        (
+            "drbd.linbit.com/lost-quorum",
+            "repair what the high-availability controller of LINSTOR reports with that taint",
+        ),
+        ("ebs.csi.aws.com/agent-not-ready", "repair what the agent of ebs.csi.aws.com reports with that taint"),
+        ("dedicated", "remove the causes on one of the nodes"),
+    ],
+)
+def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
+    taints = [{"key": key, "effect": "NoSchedule"}]
+    found = no_target.nowhere_to_go(vmi(), cluster(*(node(name, taints=taints) for name in ("b", "c"))), moves=True)
+    assert found.remedy.startswith(remedy)
+    assert ("shut the guest down" in found.remedy) is (key == "dedicated")

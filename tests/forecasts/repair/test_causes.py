@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.builders import manifest
 from tests.for_each import for_each
 from tests.forecasts.repair.broken_clusters import (
@@ -271,6 +273,13 @@ SEVERAL = {
         (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable="100%"))
     ),
 }
+
+
+@pytest.mark.parametrize(("key", "tolerated"), [("dedicated", True), ("drbd.linbit.com/lost-quorum", False)])
+def test_a_taint_that_says_that_a_node_is_not_fit_is_never_tolerated(key, tolerated):
+    tainted = node("b", taints=[{"key": key, "effect": "NoSchedule"}])
+    plan = repair(cluster(vm(), tainted), Goal.DRAIN)
+    assert any("tolerate taint" in step.title for step in plan.steps) is tolerated
 
 
 @for_each("name", SEVERAL)

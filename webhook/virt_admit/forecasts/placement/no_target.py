@@ -18,6 +18,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.inter_pod_affinity import follows
 
 NOWHERE: Final = "no other node can take it: "
@@ -58,6 +59,9 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
     lasting = _lasting(refusals) or _offered(absent)
+    if unfit := _unfit(refusals):
+        command = shell("kubectl", "describe", "node", argument(min(refusals)))
+        return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
     remedy = f"{lasting}, or {otherwise}" if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
@@ -132,9 +136,23 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
 
 
+def _unfit(refusals: Mapping[str, str]) -> str:
+    """Return what ends a taint of a controller that every node has; empty: there is none. A guest that stops stays off."""
+    for cause in sorted(_common(refusals)):
+        key = cause.removeprefix("taint ")
+        who = controller_taints.owner(key) if key != cause else ""
+        if who:
+            return f"repair what {who} reports with that taint, which it then removes, and do not stop the VM before"
+    return ""
+
+
+def _common(refusals: Mapping[str, str]) -> set[str]:
+    return set.intersection(*(set(why.split("; ")) for why in refusals.values()))
+
+
 def _lasting(refusals: Mapping[str, str]) -> str:
     """Return what helps where every node is refused for the same cause, which no new node repairs; else empty."""
-    common = set.intersection(*(set(why.split("; ")) for why in refusals.values()))
+    common = _common(refusals)
     for start, remedy in _LASTING:
         found = next((cause for cause in sorted(common) if cause.startswith(start)), "")
         if found:

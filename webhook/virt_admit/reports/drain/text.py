@@ -92,7 +92,7 @@ def _others(node: NodePlan) -> Iterator[str]:
     crowded = node.crowded(node.packing)
     if crowded and node.packing.in_turn:
         yield f"  no place for {names(crowded)} once the others have left: topology spread counts the cordoned node"
-        yield "    to do: raise parallelOutboundMigrationsPerNode for this drain, or set nodeTaintsPolicy: Honor and restart the VMs"
+        yield "    to do: raise parallelOutboundMigrationsPerNode for this drain, or set nodeTaintsPolicy: Honor in the VMs"
     elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
     for blocker in node.pods.blockers:

@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.pod_terms import REQUIRED
 
@@ -141,7 +142,7 @@ def _with_values(term: Any, labels: Mapping[str, Any]) -> Any:
 
 def _tolerations(vm: Object, key: str, taints: list[Mapping[str, Any]]) -> tuple[str, list[FieldEdit]] | None:
     missing = [taint for taint in taints if taint.get("key") == key]
-    if not missing:
+    if not missing or controller_taints.owner(key):
         return None
     present = vms.vmi_spec(vm)["tolerations"]
     added = [

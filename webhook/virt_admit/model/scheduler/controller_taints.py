@@ -1,0 +1,36 @@
+"""Taints that a controller sets while a node is not fit for pods: no pod should tolerate them, and the controller removes them.
+
+Sources: piraeusdatastore/piraeus-ha-controller:README.md; cilium/cilium:Documentation/installation/taints.rst;
+kubernetes-sigs/cluster-api:api/core/v1beta1/common_types.go#NodeUninitializedTaint;
+kubernetes/cloud-provider:api/well_known_taints.go; kubernetes-sigs/karpenter:pkg/apis/v1/taints.go;
+kubernetes-sigs/aws-ebs-csi-driver:docs/install.md; medik8s/common:pkg/nodes;
+kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_OWNERS: Final[Mapping[str, str]] = {
+    "drbd.linbit.com/": "the high-availability controller of LINSTOR",
+    "karpenter.sh/": "Karpenter",
+    "medik8s.io/": "a remediator of medik8s",
+    "node.cilium.io/": "Cilium",
+    "node.cloudprovider.kubernetes.io/": "the cloud controller manager",
+    "node.cluster.x-k8s.io/": "Cluster API",
+    "node.kubernetes.io/": "Kubernetes",
+    "remediation.medik8s.io/": "a remediator of medik8s",
+    "DeletionCandidateOfClusterAutoscaler": "the cluster autoscaler",
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
+}
+"""By the beginning of the key."""
+_AGENT: Final = "/agent-not-ready"
+"""The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
+
+
+def owner(key: str) -> str:
+    """Return which controller sets a taint and removes it; empty: people set it."""
+    if key.endswith(_AGENT):
+        return f"the agent of {key.removesuffix(_AGENT)}"
+    return next((who for start, who in _OWNERS.items() if key.startswith(start)), "")
