@@ -13,6 +13,7 @@ from tests.forecasts.outage.losses import (
     manifest,
     nhc,
     node,
+    pod,
     snapshot,
     vm,
 )
@@ -122,15 +123,102 @@ def test_a_vm_of_another_node_loses_its_disk(copies, survives):
     assert (found, outcomes) == (survives, [])
     if not survives:
         says = f"the only healthy copy of {TITLE} is on n1"
-        assert answer.because == (f"shop/db on n2 loses its disk: {says}",)
+        assert answer.because == (f"shop/db on n2 cannot use its disk: {says}",)
         assert text.text(answer).count("to do: add a copy on another node") == 1
         (left,) = repair(snapshot(NODES, parts), Goal.OUTAGE).remaining
         assert (left.problem.cause, left.problem.reason) == ("DiskLost", says)
         assert "numberOfReplicas" in left.why
 
 
-def test_what_a_live_cluster_keeps():
-    parts = [NAMESPACES, KUBEVIRT, NODES, longhorn(replica("n1"), dataLocality="strict-local"), nhc()]
-    whole, kept = test_reads.answers([*flat(parts)])
+# --- Ceph ----------------------------------------------------------------------------------------------------------
+
+NOW = "2027-03-01T11:00:00Z"
+HOURS_AGO = "2027-03-01T06:00:00Z"
+
+
+def monitor(name, on, *, ready=True, since=HOURS_AGO, bound=True, space="rook-ceph", **labels):
+    """Return the pod of a Ceph monitor; ``since``: when its readiness changed."""
+    found = pod(
+        f"rook-ceph-mon-{name}", on, "1Gi", **({"nodeSelector": {"kubernetes.io/hostname": on}} if bound else {})
+    )
+    found["metadata"] |= {"namespace": space, "labels": {"app": "rook-ceph-mon", "mon": name} | labels}
+    status = "True" if ready else "False"
+    found["status"]["conditions"] = [{"type": "Ready", "status": status, "lastTransitionTime": since}]
+    return found
+
+
+def ceph(*monitors, wanted=3, on="n1", space="rook-ceph", named="", **spec):
+    """Return a VM with a disk of a Ceph cluster."""
+    csi = {"driver": "rook-ceph.rbd.csi.ceph.com", "volumeHandle": "pvc-data"}
+    csi |= {"volumeAttributes": {"clusterID": named}} if named else {}
+    cluster = manifest("ceph.rook.io/v1", "CephCluster", "store", space, spec={"mon": {"count": wanted}} | spec)
+    return [*vm("db", on, "20Gi", volumes=[disk("data")]), claim("data", "ReadWriteMany", csi=csi), cluster, *monitors]
+
+
+def after_the_loss(*parts, lost=("n1",)):
+    known = snapshot(NODES, parts, nhc(minimum=1))
+    known.time = NOW
+    return lose(known, *lost)
+
+
+THREE = [monitor("a", "n1"), monitor("b", "n2"), monitor("c", "n3")]
+
+
+@pytest.mark.parametrize(
+    ("monitors", "wanted", "survives", "says", "remedy"),
+    [
+        (THREE, 3, True, "", ""),
+        (THREE[:2], 2, False, "1 of 2 in namespace rook-ceph is left", '{"spec":{"mon":{"count":3}}}'),
+        (THREE[:1], 1, False, "0 of 1 in namespace rook-ceph are left", "run three monitors"),
+        (THREE[1:], 2, True, "", ""),
+        ([*THREE[:2], monitor("c", "n3", ready=False)], 3, False, "1 of 3", "repair monitor c first"),
+        ([*THREE[:2], monitor("c", "n3", ready=False, since=NOW)], 3, None, "until c starts", "repair monitor c"),
+        ([monitor("a", "n1"), monitor("b", "n1"), THREE[2]], 3, False, "1 of 3", "on more nodes or zones"),
+        ([monitor("a", "n1", bound=False), THREE[1]], 2, None, "until a starts", "run three monitors"),
+        ([*THREE, monitor("a", "n2", ready=False, since=NOW)], 3, True, "", ""),
+        ([*THREE, monitor("d", "n2", ready=False, mon_canary="true")], 3, True, "", ""),
+        ([*THREE[1:], monitor("d", "n1")], 5, None, "CephCluster store wants 5", "on more nodes"),
+        ([], 3, True, "", ""),
+    ],
+    ids=[
+        *("three", "two", "one", "two elsewhere", "one is down", "one restarts", "two on one node", "not bound"),
+        *("being moved", "a probe", "fewer than wanted", "not known"),
+    ],
+)
+def test_the_monitors_of_ceph(monitors, wanted, survives, says, remedy):
+    answer = after_the_loss(*ceph(*monitors, wanted=wanted))
+    (row,) = answer.outages[0].vms
+
+    assert answer.survives is survives
+    assert row.outcome == {True: "restarts", False: "waits for its node", None: "unknown"}[survives]
+    assert says in row.reason
+    assert remedy in row.remedy
+
+
+def test_the_disks_of_all_nodes_hang():
+    answer = after_the_loss(*ceph(*THREE[:2], on="n3"))
+    says = "Ceph stops without a majority of its monitors: 1 of 2 in namespace rook-ceph is left"
+    assert answer.because == (f"shop/db on n3 cannot use its disk: {says}",)
+    (maybe,) = after_the_loss(*ceph(*THREE[:2], monitor("c", "n3", ready=False, since=NOW), on="n3")).because
+    assert maybe.startswith("shop/db on n3 may not be able to use its disk: Ceph stops")
+
+
+@pytest.mark.parametrize(
+    ("parts", "survives"),
+    [
+        (ceph(*THREE[:2], external={"enable": True}), True),
+        (ceph(*THREE[:2], named="rook-ceph"), False),
+        (ceph(*THREE[:2], named="b9127830-b0cc-4e34-aa47-9d1a2e9949a8"), True),
+        ([*ceph(*THREE[:2]), manifest("ceph.rook.io/v1", "CephCluster", "store", "other", spec={})], True),
+    ],
+    ids=["outside", "named", "another Ceph", "one of two"],
+)
+def test_the_ceph_cluster_of_a_disk(parts, survives):
+    assert after_the_loss(*parts).survives is survives
+
+
+@pytest.mark.parametrize("parts", [longhorn(replica("n1"), dataLocality="strict-local"), ceph(*THREE[:2])])
+def test_what_a_live_cluster_keeps(parts):
+    whole, kept = test_reads.answers([*flat([NAMESPACES, KUBEVIRT, NODES, parts, nhc()])])
     assert whole == kept
-    assert "the only healthy copy" in whole[0]["because"][0]
+    assert "1 VM waits for its node" in whole[0]["because"][0]

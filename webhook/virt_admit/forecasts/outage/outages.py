@@ -278,8 +278,8 @@ def _losing(stranded: Sequence[Stranded], *, certain: bool) -> Iterator[str]:
     if some:
         disk, lost = some[0]
         who = f"{disk.vmi.full_name} on {disk.node}" if len(some) == 1 else f"{count(len(some), 'VM')} on other nodes"
-        verb = ("loses its disk" if len(some) == 1 else "lose their disks") if certain else "may lose a disk"
-        yield f"{who} {verb}: {lost.reason}"
+        its = "its disk" if len(some) == 1 else "their disks"
+        yield f"{who} {'cannot' if certain else 'may not be able to'} use {its}: {lost.reason}"
 
 
 def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:

@@ -12,9 +12,11 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 
+_CLUSTER: Final = "clusterID"
+"""The attribute of Ceph's volumes that names their Ceph cluster."""
 READS: Final[Reads] = {
     PVC: ("spec.volumeName",),
-    PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
+    PV: ("spec.csi.driver", "spec.csi.volumeHandle", f"spec.csi.volumeAttributes.{_CLUSTER}"),
     VMI: ("spec.volumes", "spec.utilityVolumes", "status.nodeName"),
 }
 
@@ -37,6 +39,8 @@ class Disk(NamedTuple):
     driver: str
     handle: str
     """The name of the volume at its driver."""
+    cluster: str
+    """The storage cluster that the driver finds it in; empty: it has one alone, or does not say."""
 
     @property
     def node(self) -> str:
@@ -55,7 +59,8 @@ def of_claims(vmi: Object, claims: Sequence[str], cluster: Cluster) -> Iterator[
             continue
         csi = volume.at("spec", "csi") if volume is not None else None
         if csi is not None and (driver := csi["driver"].text):
-            yield Disk(vmi, f"{namespace}/{name}", driver, csi["volumeHandle"].text or "")
+            where = csi.at("volumeAttributes", _CLUSTER).text or ""
+            yield Disk(vmi, f"{namespace}/{name}", driver, csi["volumeHandle"].text or "", where)
 
 
 def by_volume(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Disk]]:

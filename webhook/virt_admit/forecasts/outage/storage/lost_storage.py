@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.outage.storage import disks, longhorn_volumes
+from virt_admit.forecasts.outage.storage import ceph_monitors, disks, longhorn_volumes
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 
-READS: Final[Reads] = union(disks.READS, longhorn_volumes.READS)
+READS: Final[Reads] = union(disks.READS, ceph_monitors.READS, longhorn_volumes.READS)
 
 Stranded = tuple[Disk, DiskLoss]
 
@@ -25,13 +25,13 @@ def of(vmi: Object, claims: Sequence[str], loss: Loss) -> DiskLoss | None:
 def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     if disk.driver == longhorn_volumes.DRIVER:
         return longhorn_volumes.lost(disk, loss)
-    return None
+    return ceph_monitors.lost(disk, loss) if ceph_monitors.is_of_ceph(disk) else None
 
 
 def stranded(loss: Loss) -> tuple[Stranded, ...]:
     """Return the disks that VMs of nodes that go on lose, one for each VM."""
     found: dict[str, Stranded] = {}
-    for disk in longhorn_volumes.touched(loss):
+    for disk in (*longhorn_volumes.touched(loss), *ceph_monitors.touched(loss)):
         lost = _lost(disk, loss) if disk.node and disk.node not in loss.lost else None
         if lost is not None and not lost.unseen:
             found.setdefault(disk.vmi.full_name, (disk, lost))
