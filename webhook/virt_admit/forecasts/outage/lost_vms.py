@@ -12,6 +12,7 @@ from virt_admit.forecasts.outage import health_actors, room_left
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
+from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
 from virt_admit.model.kubernetes import clock
@@ -69,6 +70,8 @@ class LostVm:
     """When it would run if an administrator freed its pod at once. None: not then either."""
     fresh: bool = False
     """Whether it comes back without the data of some disks."""
+    diskless: bool = False
+    """Whether it waits because its disk is lost with the nodes."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
@@ -267,10 +270,12 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
         return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
 
     comes = found.comes is True
+    disk = lost_storage.of(vmi, pod.claims, loss)
+    gone = disk is not None and disk.certain
     if comes and loss.stopped:
         return row(LossOutcome.NEVER, loss.stopped, "restore the control plane")
     if comes and coverage.unattended:
-        nowhere = bool(bound) or pod.full_name in room.nowhere
+        nowhere = bool(bound) or gone or pod.full_name in room.nowhere
         return row(
             LossOutcome.NEVER,
             _unattended(node, coverage),
@@ -279,12 +284,15 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
         )
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", "let other nodes run it")
+    if comes and disk is not None and disk.certain:
+        return row(LossOutcome.NODE, disk.reason, disk.remedy, diskless=True)
     if comes and pod.full_name in room.nowhere:
         return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", "free room or add a node")
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
-    unsure = _start_doubt(pod, node, loss)
+    unsure = disk or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:
-        return row(LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand)
+        unseen = (disk.unseen,) if disk is not None and disk.unseen else ()
+        return row(LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand, unseen=unseen)
     if doubts or first is None:
         return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
     return row(

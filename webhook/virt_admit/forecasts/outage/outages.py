@@ -15,6 +15,8 @@ from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.start_capacity import CAPACITY
+from virt_admit.forecasts.outage.storage import lost_storage
+from virt_admit.forecasts.outage.storage.lost_storage import Stranded
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.placement import candidates, start_doubts
 from virt_admit.forecasts.remediation import coverage
@@ -32,6 +34,7 @@ READS: Final[Reads] = union(
     coverage.READS,
     launcher_pods.READS,
     loss.READS,
+    lost_storage.READS,
     vmis.OWNER_READS,
     selection.READS,
     start_doubts.READS,
@@ -71,6 +74,8 @@ class Outage:
     room: RoomLeft
     actors: tuple[Actor, ...]
     unseen: tuple[str, ...]
+    stranded: tuple[Stranded, ...] = ()
+    """The VMs of other nodes that lose a disk."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -219,20 +224,21 @@ def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
     room = found.room
     if room.fits and unread:
         room = replace(room, fits=None, because="there may be more VMs or pods than are known")
-    survives, because = _verdict(lost, rows, room, unread)
+    stranded = lost_storage.stranded(lost)
+    survives, because = _verdict(lost, rows, room, unread, stranded)
     unseen = tuple(dict.fromkeys((*unread, *doubts)))
     actors = tuple(actor for name in lost.nodes for actor in watched[name].actors)
     plain = Loss(lost.nodes, cluster)  # without what was derived: 500 losses would keep 500 copies of the cluster
-    return Outage(plain, survives, because, rows, room, actors, unseen)
+    return Outage(plain, survives, because, rows, room, actors, unseen, stranded)
 
 
 def _verdict(
-    lost: Loss, rows: Sequence[LostVm], room: RoomLeft, unread: Sequence[str]
+    lost: Loss, rows: Sequence[LostVm], room: RoomLeft, unread: Sequence[str], stranded: Sequence[Stranded]
 ) -> tuple[bool | None, tuple[str, ...]]:
-    causes = list(_no(lost, rows, room))
+    causes = [*_no(lost, rows, room), *_losing(stranded, certain=True)]
     if causes:
         return False, tuple(causes)
-    doubts = list(_perhaps(lost, rows, room))
+    doubts = [*_perhaps(lost, rows, room), *_losing(stranded, certain=False)]
     if doubts or unread:
         return None, tuple(dict.fromkeys((*doubts, *(f"not all could be read: {what}" for what in unread))))
     return True, ()
@@ -264,6 +270,16 @@ def _perhaps(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str
     unknown = [vm for vm in rows if vm.outcome is LossOutcome.UNKNOWN]
     if unknown:
         yield f"the outcome for {count(len(unknown), 'VM')} cannot be determined: {unknown[0].reason}"
+
+
+def _losing(stranded: Sequence[Stranded], *, certain: bool) -> Iterator[str]:
+    """Yield that VMs of nodes that go on lose a disk."""
+    some = [(disk, lost) for disk, lost in stranded if lost.certain is certain]
+    if some:
+        disk, lost = some[0]
+        who = f"{disk.vmi.full_name} on {disk.node}" if len(some) == 1 else f"{count(len(some), 'VM')} on other nodes"
+        its = "its disk" if len(some) == 1 else "their disks"
+        yield f"{who} {'cannot' if certain else 'may not be able to'} use {its}: {lost.reason}"
 
 
 def _unread_kinds(cluster: Cluster) -> tuple[str, ...]:

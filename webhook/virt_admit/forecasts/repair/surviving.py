@@ -19,6 +19,10 @@ WAITS_FOR_NODE: Final = "WaitsForItsNode"
 """The cause of a VM that no other node can run after the loss of its own."""
 LOST: Final = "LostWithItsNode"
 """The cause of a VM that nothing starts again."""
+DISK_LOST: Final = "DiskLost"
+"""The cause of a VM whose disk cannot be used without the lost node, on which it may run or not."""
+NO_CHANGE_OF_VM: Final = frozenset((LOST, DISK_LOST))
+"""The causes that no change of the VM ends."""
 QUORUM: Final = "QuorumLost"
 
 
@@ -43,11 +47,16 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
         yield _of_node(NO_HEALTH_CHECK, node, never[0].reason, remedy)
     for row in outage.having(*NOT_BACK):
         if row.outcome is LossOutcome.NODE:
-            yield _of_vm(WAITS_FOR_NODE, row)
+            yield _of_vm(DISK_LOST if row.diskless else WAITS_FOR_NODE, row)
         elif row.outcome is LossOutcome.LOST:
             yield _of_vm(LOST, row)
         elif row.outcome is LossOutcome.ROOM and outage.room.fits is not False:
             yield _of_node(str(ProblemCause.NO_ROOM), node, row.reason, row.remedy)
+    for disk, lost in outage.stranded:
+        if lost.certain:
+            own, root = found_problems.vmi_subject(disk.vmi), found_problems.root(disk.vmi)
+            shown = (Witness("", own),)
+            yield RootProblem(DISK_LOST, root, (outage.nodes[0],), lost.reason, shown, (own,), lost.remedy)
 
 
 def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProblem:

@@ -166,7 +166,7 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
         yield Option("unmark", (vm_steps.unmark(vmi, vm),), 0)
     elif causes & _WAITING:
         yield "wait until it has ended, or look at the events of the VMI"
-    elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION, surviving.LOST}:
+    elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION} | surviving.NO_CHANGE_OF_VM:
         return
     elif causes & found_problems.FAILING:
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))

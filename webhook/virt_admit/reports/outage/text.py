@@ -93,6 +93,9 @@ def of_loss(one: Outage) -> Iterator[str]:
         yield f"  short: {amount}, at least {count(short.vms, 'VM')} without a place"
     yield from _actors(one)
     yield from _table(one.vms[:_MOST_VMS], one.because)
+    for remedy in dict.fromkeys(lost.remedy for _, lost in one.stranded):
+        if remedy and all(row.remedy != remedy for row in one.vms[:_MOST_VMS]):
+            yield f"  to do: {remedy}"
     if len(one.vms) > _MOST_VMS:
         yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
     others = len(one.loss.others)

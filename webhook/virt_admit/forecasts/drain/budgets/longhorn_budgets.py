@@ -6,11 +6,11 @@ Sources: longhorn/longhorn-manager:controller/instance_manager_controller.go#can
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
-from virt_admit.forecasts.drain.budgets import longhorn_instances, operator_eviction
+from virt_admit.forecasts.drain.budgets import longhorn_copies, longhorn_instances, operator_eviction
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -34,6 +34,7 @@ from virt_admit.model.node_updates import maintenance_updates
 
 READS: Final = union(
     operator_eviction.READS,
+    longhorn_copies.READS,
     longhorn_instances.READS,
     {
         LONGHORN_SETTING: ("value",),
@@ -45,14 +46,7 @@ READS: Final = union(
         ),
         NODE: (f"metadata.annotations.{maintenance_updates.REQUESTED}", "spec.unschedulable"),
         VMI: ("spec.volumes", "spec.utilityVolumes"),
-        LONGHORN_REPLICA: (
-            "spec.volumeName",
-            "spec.nodeID",
-            "spec.desireState",
-            "spec.healthyAt",
-            "spec.failedAt",
-            "status.currentState",
-        ),
+        LONGHORN_REPLICA: ("spec.desireState", "status.currentState"),
     },
 )
 
@@ -81,7 +75,7 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         return waits
     for _ in cluster.list(LONGHORN_REPLICA, namespace):  # raises Unseen unless all are known
         pass
-    here = cluster.cached(_replicas_by_node).get((namespace, node), ())
+    here = cluster.cached(longhorn_copies.by_node).get((namespace, node), ())
     if policy == "block-for-eviction":
         kept = list(here)
     else:
@@ -97,7 +91,7 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     if policy.startswith("block-for-eviction"):
         raise Unseen(f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space")
     volumes = sorted({replica.at("spec", "volumeName").text or replica.name for replica in kept})
-    copies = cluster.cached(_healthy_copies)
+    copies = cluster.cached(longhorn_copies.healthy)
     cordoned = [
         found
         for name in sorted({on for volume in volumes for on in copies.get((namespace, volume), ())} - {node})
@@ -164,8 +158,8 @@ def _migrating(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
 
 def _number_here(volume: str, eviction: PodEviction) -> int:
     """Return how many healthy replicas of a volume are on the node that is drained."""
-    replicas = eviction.cluster.cached(_replicas_by_node).get((eviction.budget.namespace, eviction.node), ())
-    return sum(_is_healthy(each) and each.at("spec", "volumeName").text == volume for each in replicas)
+    replicas = eviction.cluster.cached(longhorn_copies.by_node).get((eviction.budget.namespace, eviction.node), ())
+    return sum(longhorn_copies.is_healthy(each) and each.at("spec", "volumeName").text == volume for each in replicas)
 
 
 def _titles(volumes: list[str], eviction: PodEviction) -> str:
@@ -196,36 +190,13 @@ def _is_stopped(replica: Object) -> bool:
     return replica.at("spec", "desireState").text == replica.at("status", "currentState").text == "stopped"
 
 
-def _is_healthy(replica: Object) -> bool:
-    return bool(replica.at("spec", "healthyAt").text) and not replica.at("spec", "failedAt").text
-
-
 def _is_last(replica: Object, nodes: set[str], cluster: Cluster) -> bool:
     """Return whether none of these nodes has a healthy copy of the volume. A replica never used holds no data."""
     spec = replica["spec"]
     if not spec["healthyAt"].text and not spec["failedAt"].text:
         return False
-    copies = cluster.cached(_healthy_copies).get((replica.namespace, spec["volumeName"].text or ""), set())
+    copies = cluster.cached(longhorn_copies.healthy).get((replica.namespace, spec["volumeName"].text or ""), set())
     return copies.isdisjoint(nodes)
-
-
-def _replicas_by_node(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
-    """Return the replicas by namespace and node."""
-    found: dict[tuple[str, str], list[Object]] = {}
-    for replica in cluster.known(LONGHORN_REPLICA):
-        found.setdefault((replica.namespace, replica.at("spec", "nodeID").text or ""), []).append(replica)
-    return found
-
-
-def _healthy_copies(cluster: Cluster) -> Mapping[tuple[str, str], set[str]]:
-    """Return, by namespace and volume, the nodes with a healthy replica."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for replica in cluster.known(LONGHORN_REPLICA):
-        if _is_healthy(replica):
-            spec = replica["spec"]
-            nodes = found.setdefault((replica.namespace, spec["volumeName"].text or ""), set())
-            nodes.add(spec["nodeID"].text or "")
-    return found
 
 
 def _protected_nodes(namespace: str, cluster: Cluster) -> set[str]:

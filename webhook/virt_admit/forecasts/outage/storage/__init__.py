@@ -1,0 +1,1 @@
+"""What the loss of nodes does to storage that runs in the cluster itself."""

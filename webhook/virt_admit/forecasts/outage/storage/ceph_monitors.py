@@ -1,0 +1,144 @@
+"""Ceph clusters of Rook that lose the majority of their monitors: then every read and write of their volumes hangs.
+
+Rook replaces a monitor only while the others have a majority. A monitor stays on its node unless it has a volume of its own.
+Sources: rook/rook:pkg/operator/ceph/cluster/mon/health.go#checkHealth,
+:Documentation/Storage-Configuration/Advanced/ceph-mon-health.md (Monitor Quorum); rook/rook#6413.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.storage import disks
+from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
+from virt_admit.model.commands import kubectl, merge_patch, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import FINISHED
+
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"),
+        POD: ("metadata.labels", "spec.nodeName", "spec.nodeSelector", "status.phase", *CONDITIONS),
+    },
+)
+
+_OF_ROOK: Final = (".rbd.csi.ceph.com", ".cephfs.csi.ceph.com", ".nvmeof.csi.ceph.com")
+"""Ends of the drivers' names, after the namespace of the operator."""
+_STARTS_WITHIN: Final = datetime.timedelta(minutes=5)
+"""A monitor that is down for less may be one that restarts."""
+_SAFE: Final = 3
+"""The least number of monitors of which one may be lost."""
+
+
+class _Monitor(NamedTuple):
+    name: str
+    pod: Object
+    ready: bool
+    node: str
+    bound: bool
+    """Whether it can run on this node alone."""
+
+    def is_down(self, cluster: Cluster) -> bool:
+        """Whether it is down for longer than a restart takes."""
+        since = self.pod.condition("Ready")["lastTransitionTime"].text or self.pod.metadata["creationTimestamp"].text
+        age = clock.since(since, cluster)
+        return not self.ready and age is not None and age >= _STARTS_WITHIN
+
+
+def is_of_ceph(disk: Disk) -> bool:
+    return disk.driver.endswith(_OF_ROOK)
+
+
+def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
+    """Return why a volume of Ceph cannot be used after a loss; None: it can, or nothing says that it cannot."""
+    ceph = _cluster_of(disk, loss.cluster)
+    return _quorum(ceph, loss) if ceph is not None else None
+
+
+def touched(loss: Loss) -> Iterator[Disk]:
+    """Yield the disks of all VMs of Ceph clusters that may stop."""
+    for ceph in loss.cluster.known(CEPH_CLUSTER):
+        if _quorum(ceph, loss) is not None:
+            yield from loss.cluster.cached(_disks).get(ceph.namespace, ())
+
+
+def _disks(cluster: Cluster) -> Mapping[str, Sequence[Disk]]:
+    found: dict[str, list[Disk]] = {}
+    for disk in (each for some in cluster.cached(disks.by_volume).values() for each in some if is_of_ceph(each)):
+        ceph = _cluster_of(disk, cluster)
+        if ceph is not None:
+            found.setdefault(ceph.namespace, []).append(disk)
+    return found
+
+
+def _cluster_of(disk: Disk, cluster: Cluster) -> Object | None:
+    """Return the CephCluster of a volume: Rook names it by its namespace, and a cluster has mostly one."""
+    known = cluster.known(CEPH_CLUSTER)
+    named = [each for each in known if each.namespace == disk.cluster]
+    return named[0] if named else known[0] if len(known) == 1 and not disk.cluster else None
+
+
+def _quorum(ceph: Object, loss: Loss) -> DiskLoss | None:
+    """Return that a Ceph cluster has no majority of monitors after a loss, or may have none."""
+    monitors = loss.cluster.cached(_monitors).get(ceph.namespace, ())
+    if not monitors or ceph.at("spec", "external", "enable").boolean or unlisted(loss.cluster, POD):
+        return None
+    gone = [each for each in monitors if each.node in loss.lost]
+    down = [each for each in monitors if each not in gone and not each.ready]
+    up = [each for each in monitors if each not in gone and each.ready]
+    wanted = ceph.at("spec", "mon", "count").integer or 0
+    if not gone or len(up) > max(len(monitors), wanted) // 2:
+        return None
+    returning = [each for each in down if not each.is_down(loss.cluster)] + [each for each in gone if not each.bound]
+    left = f"{len(up)} of {len(monitors)} in namespace {ceph.namespace} {'is' if len(up) == 1 else 'are'} left"
+    reason = f"Ceph stops without a majority of its monitors: {left}"
+    if len(up) > len(monitors) // 2:
+        return DiskLoss(
+            f"{reason}, and CephCluster {ceph.name} wants {wanted}", _remedy(ceph, down, monitors), certain=False
+        )
+    if len(up) + len(returning) > len(monitors) // 2:
+        again = names(sorted(each.name for each in returning))
+        return DiskLoss(f"{reason} until {again} starts", _remedy(ceph, down, monitors), certain=False)
+    return DiskLoss(reason, _remedy(ceph, down, monitors))
+
+
+def _remedy(ceph: Object, down: Sequence[_Monitor], monitors: Sequence[_Monitor]) -> str:
+    if down:
+        first = down[0]
+        described = kubectl("describe", POD, first.pod.name, first.pod.namespace)
+        return typed(f"repair monitor {names(sorted(each.name for each in down))} first", described)
+    if len(monitors) < _SAFE:
+        command = merge_patch(CEPH_CLUSTER, ceph.name, ceph.namespace, {"spec": {"mon": {"count": _SAFE}}})
+        return typed("run three monitors on three nodes", command)
+    return "run the monitors on more nodes or zones, so that a majority of them is left"
+
+
+def _monitors(cluster: Cluster) -> Mapping[str, Sequence[_Monitor]]:
+    """Return the monitors by namespace. One that is being moved has two pods, and counts as the one that is ready."""
+    found: dict[tuple[str, str], _Monitor] = {}
+    for pod in cluster.known(POD):
+        labels = pod.labels
+        name = labels.get("mon") or labels.get("ceph_daemon_id")
+        if labels.get("app") != "rook-ceph-mon" or not name or "mon_canary" in labels:
+            continue
+        if pod.at("status", "phase").text in FINISHED:
+            continue
+        bound = "kubernetes.io/hostname" in dict(pod.at("spec", "nodeSelector").texts)
+        ready = pod.condition("Ready")["status"].text == "True" and not pod.deleted
+        one = _Monitor(name, pod, ready, pod.at("spec", "nodeName").text or "", bound)
+        before = found.get((pod.namespace, name))
+        if before is None or not before.ready:
+            found[pod.namespace, name] = one
+    by_namespace: dict[str, list[_Monitor]] = {}
+    for (namespace, _), monitor in sorted(found.items()):
+        by_namespace.setdefault(namespace, []).append(monitor)
+    return by_namespace

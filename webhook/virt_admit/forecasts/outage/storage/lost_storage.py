@@ -1,0 +1,38 @@
+"""The disks that a loss of nodes takes from VMs, of the lost nodes and of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.storage import ceph_monitors, disks, longhorn_volumes
+from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+
+READS: Final[Reads] = union(disks.READS, ceph_monitors.READS, longhorn_volumes.READS)
+
+Stranded = tuple[Disk, DiskLoss]
+
+
+def of(vmi: Object, claims: Sequence[str], loss: Loss) -> DiskLoss | None:
+    """Return why a VM of a lost node has no disk to start with, what is certain first; None: nothing says so."""
+    found = [each for disk in disks.of_claims(vmi, claims, loss.cluster) if (each := _lost(disk, loss)) is not None]
+    return min(found, key=lambda each: not each.certain, default=None)
+
+
+def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
+    if disk.driver == longhorn_volumes.DRIVER:
+        return longhorn_volumes.lost(disk, loss)
+    return ceph_monitors.lost(disk, loss) if ceph_monitors.is_of_ceph(disk) else None
+
+
+def stranded(loss: Loss) -> tuple[Stranded, ...]:
+    """Return the disks that VMs of nodes that go on lose, one for each VM."""
+    found: dict[str, Stranded] = {}
+    for disk in (*longhorn_volumes.touched(loss), *ceph_monitors.touched(loss)):
+        lost = _lost(disk, loss) if disk.node and disk.node not in loss.lost else None
+        if lost is not None and not lost.unseen:
+            found.setdefault(disk.vmi.full_name, (disk, lost))
+    return tuple(found.values())
