@@ -52,6 +52,7 @@ class ProblemCause(enum.StrEnum):
     POOL_NODES = "PoolNodesUnavailable"
     POOL_INVALID = "PoolLimitInvalid"
     POOL_AMBIGUOUS = "PoolAmbiguous"
+    CONTROL_PLANE_DOWN = "ControlPlaneNodeDown"
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"
     EVICTION_REFUSED = "EvictionRefused"

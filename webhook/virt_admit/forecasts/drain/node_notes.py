@@ -30,13 +30,14 @@ from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import count, cut, names
 from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import machine_drain, maintenance
+from virt_admit.model.remediation import control_plane, machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
     updaters.READS,
     volume_attachments.READS,
     harvester_maintenance.READS,
+    control_plane.READS,
     {API_SERVICE: ("status.conditions",), MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()},
 )
 
@@ -52,6 +53,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _shut_down_instead(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
+    yield from _needed_by_etcd(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
@@ -142,6 +144,13 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{cut(volume_attachments.detach_error(found), 200)}. Pods that need it do not start elsewhere, and Cluster API "
             f"keeps a Machine until it is detached. See the driver's controller, and: {described}"
         )
+
+
+def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a control-plane node must not be rebooted after its drain, which leaves its static pods alone."""
+    risk = control_plane.reboot_risk(node.name, cluster)
+    if risk is not None:
+        yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
 
 
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:

@@ -11,19 +11,16 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
-from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
+from virt_admit.model.remediation import control_plane
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import FINISHED, Pod
 from virt_admit.model.scheduler.preemption import Preemption
 
-READS: Final[Reads] = {
-    NODE: ("metadata.labels", *CONDITIONS),
-    POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
-}
+READS: Final[Reads] = union(control_plane.READS, {POD: ("metadata.ownerReferences",)})
 
 ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
@@ -44,6 +41,7 @@ class Quorum(NamedTuple):
     nodes: int
     """As far as they are in the cluster. 0: the control plane is assumed to be outside."""
     left: int
+    """Without those that are down already."""
     kept: bool | None
     """Whether more than half of them are left. None: nodes that are not Ready, or were not read, decide."""
 
@@ -101,15 +99,19 @@ class Loss:
     @functools.cached_property
     def quorum(self) -> Quorum:
         """What is left of the control plane."""
-        members = self.cluster.cached(_control_plane)
-        left = [name for name in members if name not in self.lost]
-        ready = sum(members[name] for name in left)
-        needed = len(members) // 2 + 1
+        members = control_plane.members(self.cluster)
+        states = [member.up for name, member in members.items() if name not in self.lost]
+        left, needed = len(states) - states.count(False), control_plane.majority(len(members))
         if every_node(self.cluster)[1]:
-            return Quorum(len(members), len(left), kept=None)
-        if not members or ready >= needed:
-            return Quorum(len(members), len(left), kept=True)
-        return Quorum(len(members), len(left), kept=False if len(left) < needed else None)
+            return Quorum(len(members), left, kept=None)
+        if not members or states.count(True) >= needed:
+            return Quorum(len(members), left, kept=True)
+        return Quorum(len(members), left, kept=False if left < needed else None)
+
+    def _not_up(self, up: bool | None) -> list[str]:
+        """Return why members of etcd that are not lost are not up, or not certainly."""
+        members = control_plane.members(self.cluster).items()
+        return [member.why for name, member in members if name not in self.lost and member.up is up]
 
     @property
     def quorum_doubt(self) -> str:
@@ -118,10 +120,7 @@ class Loss:
             return ""
         if every_node(self.cluster)[1]:
             return "control-plane nodes that were not read decide whether the API stops"
-        broken = sorted(self.cluster.cached(_broken_etcd) - self.lost)
-        if broken:
-            return f"etcd on {names(broken)} is not ready, which decides whether the API stops"
-        return "control-plane nodes that are not Ready decide whether the API stops"
+        return f"{names(self._not_up(None), 200)}, which decides whether the API stops"
 
     @property
     def stopped(self) -> str:
@@ -130,12 +129,14 @@ class Loss:
         if quorum.kept is not False:
             return ""
         are = "is" if 1 in (quorum.left, quorum.nodes) else "are"
-        return f"the API stops: {quorum.left} of {count(quorum.nodes, 'control-plane node')} {are} left"
+        down = self._not_up(False)
+        why = f" ({names(down, 200)})" if down else ""
+        return f"the API stops: {quorum.left} of {count(quorum.nodes, 'control-plane node')} {are} left{why}"
 
     @functools.cached_property
     def leader_moves(self) -> bool:
         """Whether the leader of kube-controller-manager may be on a lost node."""
-        return not self.lost.isdisjoint(self.cluster.cached(_control_plane))
+        return not self.lost.isdisjoint(control_plane.members(self.cluster))
 
     def deletion_interval(self, node: str) -> int | None:
         """Return how many seconds pass between the taints of two lost nodes of the node's zone.
@@ -176,30 +177,6 @@ def every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
 def _every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
     found, unseen = gather(cluster.list(NODE))
     return {node.name: node for node in found}, unseen
-
-
-def _control_plane(cluster: Cluster) -> Mapping[str, bool]:
-    """Return the control-plane nodes, and whether each of them is Ready, with its member of etcd."""
-    ready = cluster.cached(_ready) - cluster.cached(_broken_etcd)
-    nodes = every_node(cluster)[0]
-    voters = [name for name, node in nodes.items() if votes_in_etcd(node)]
-    members = voters or [name for name, node in nodes.items() if is_control_plane(node)]
-    return {name: name in ready for name in members}
-
-
-def _broken_etcd(cluster: Cluster) -> frozenset[str]:
-    """Return the nodes whose static pod of etcd runs, but is not ready: kubeadm, RKE2 and OpenShift run one."""
-    return frozenset(
-        pod.at("spec", "nodeName").text or ""
-        for pod in cluster.known(POD)
-        if (pod.namespace, pod.labels.get(_ETCD_PODS.get(pod.namespace, "-"))) in _ETCD
-        and pod.condition("Ready")["status"].text == "False"
-        and pod.at("status", "phase").text not in FINISHED
-    )
-
-
-_ETCD_PODS: Final = {"kube-system": "component", "openshift-etcd": "app"}
-_ETCD: Final = frozenset((("kube-system", "etcd"), ("openshift-etcd", "etcd")))
 
 
 def _ready(cluster: Cluster) -> frozenset[str]:

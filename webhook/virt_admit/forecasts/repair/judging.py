@@ -13,7 +13,7 @@ from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
 from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
 from virt_admit.forecasts.upgrade.rehearsal import Options, Stop, rehearse
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import NODE, VM
 
 UNDETERMINED: Final = "CannotBeDetermined"
 """The cause of a VM whose outcome is unknown: no step is made for it."""
@@ -104,10 +104,11 @@ def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
 
 
 def _in_a_run(stops: Sequence[Stop], known: Collection[str]) -> Iterator[RootProblem]:
-    """Yield what stops a run although each node alone could be drained: VMs that find no room while others are away."""
+    """Yield what stops a run although each node alone could be drained: VMs without room, nodes that are down or late."""
     for stop in stops:
         if stop.problem is None or stop.problem.cause in found_problems.POOL or str(stop.problem) in known:
             continue
-        subject = ObjectRef(VM, stop.problem.namespace, stop.problem.name)
+        kind = VM if stop.problem.namespace else NODE  # what else is cluster-scoped is a pool
+        subject = ObjectRef(kind, stop.problem.namespace, stop.problem.name)
         cause, shown = str(stop.problem.cause), (Witness("", subject),)
         yield RootProblem(cause, subject, (stop.node,), stop.reason, shown, remedy=stop.remedy)

@@ -16,6 +16,7 @@ from virt_admit.forecasts.upgrade import (
     assumed_fixes,
     drain_waits,
     estimate_basis,
+    pool_obstacles,
     random_runs,
     reboots,
     rollouts,
@@ -170,10 +171,12 @@ def run(
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
     unseen += drain_waits.unknown(driver, pools, begun, cluster)
+    waiting = (node for pool in pools if pool.obstacle is None for node in pool.nodes)
+    unseen += pool_obstacles.quorum_doubts(waiting, rollouts.coming_back(pools), cluster)
     unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
-        return replace(_unknown(driver, plan, left, unread), progress=so_far)
+        return replace(_unknown(driver, plan, left, unread, pools), progress=so_far)
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
     result, world, high = _simulated(cluster, plan, pools, found, driver, options, progress, begun, late, in_order)
     updated = [node for pool in pools for node in pool.to_do]
@@ -195,9 +198,11 @@ def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> It
             yield Stop(late.node, reason, remedy, problem_of(ProblemCause.NODE_UPDATE_LATE, node))
 
 
-def _unknown(driver: Driver, plan: Plan, left: Iterable[NodePlan], unseen: Sequence[str]) -> Rehearsal:
-    """Return that nothing can be determined, unless something that was read certainly stops a drain that is left."""
-    stops = tuple(_certain_stops(left))
+def _unknown(
+    driver: Driver, plan: Plan, left: Iterable[NodePlan], unseen: Sequence[str], pools: Sequence[Pool] = ()
+) -> Rehearsal:
+    """Return that nothing can be determined, unless what was read certainly stops a pool, or a drain that is left."""
+    stops = (*_obstacles(pools), *_certain_stops(left))
     return Rehearsal(
         driver,
         False if stops else None,
@@ -362,9 +367,7 @@ def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Seq
 
     At last the nodes that it never reaches.
     """
-    for pool in pools:
-        if pool.obstacle is not None:
-            yield Stop("", pool.obstacle.reason, pool.obstacle.remedy, pool.obstacle.problem)
+    yield from _obstacles(pools)
     reasons = shown(runs)
     yield from sorted(
         lasting, key=lambda stop: list(reasons).index(stop.node) if stop.node in reasons else len(reasons)
@@ -377,6 +380,11 @@ def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Seq
     if not reasons:
         for node in leftovers([pool for pool in pools if pool.obstacle is None], runs[0]):
             yield Stop(node, "it is never reached", "See the other stops.")
+
+
+def _obstacles(pools: Iterable[Pool]) -> Iterator[Stop]:
+    held = (pool.obstacle for pool in pools if pool.obstacle is not None)
+    return (Stop("", obstacle.reason, obstacle.remedy, obstacle.problem) for obstacle in held)
 
 
 def _without_room(node: str, reason: str, row: Forecast | None) -> Stop:

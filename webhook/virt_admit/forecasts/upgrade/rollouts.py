@@ -8,11 +8,12 @@ kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#Re
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.upgrade import harvester_volumes, nodes_away
+from virt_admit.forecasts.upgrade import nodes_away, pool_obstacles
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
@@ -21,12 +22,9 @@ from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
-    HARVESTER_UPGRADE,
-    LONGHORN_VOLUME,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     NODE,
-    UPGRADE_PLAN,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -37,7 +35,7 @@ from virt_admit.model.node_updates import config_pool_updates, node_phases, upda
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
-READS: Final = union(updaters.READS, harvester_volumes.READS)
+READS: Final = union(updaters.READS, pool_obstacles.READS)
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
 
@@ -47,15 +45,6 @@ class Driver(enum.StrEnum):
     MACHINE_CONFIG = "machineconfig"
     CLUSTER_API = "cluster-api"
     PLAIN = "plain"
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Why a pool is not updated at all."""
-
-    reason: str
-    remedy: str
-    problem: ProblemId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +115,7 @@ def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] 
     if any(pool.revisions_unknown for pool in begun):
         yield from more_may_exist(cluster, CAPI_MACHINE_SET)
     if used is Driver.PLAIN:
-        yield from harvester_volumes.unread(cluster)
+        yield from pool_obstacles.unread(cluster)
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
@@ -183,16 +172,38 @@ def pools(
     phases = {node: update for pool in begun for node, update in pool.nodes.items()}
     match driver:
         case Driver.MACHINE_CONFIG:
-            return tuple(_machine_config(every, cluster, max_unavailable, phases))
+            found = tuple(_machine_config(every, cluster, max_unavailable, phases))
         case Driver.CLUSTER_API:
-            return tuple(_cluster_api(every, cluster, max_unavailable, phases))
+            found = tuple(_cluster_api(every, cluster, max_unavailable, phases))
         case Driver.PLAIN:
-            known = {node.name: node for node in every}
-            own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
-            capacity = _given(max_unavailable or "1", len(own))
-            found = _continued(Pool("nodes", own, capacity), phases, known)
-            obstacles = (*_paused_by_harvester(begun, cluster), *_held_by_volumes(cluster))
-            return (replace(found, obstacle=next(iter(obstacles), None) if found.to_do else None),)
+            found = (_plain(every, cluster, max_unavailable, load, begun, phases),)
+    return tuple(_keeping_quorum(pool, coming_back(found), cluster) for pool in found)
+
+
+def _plain(
+    every: Sequence[Object],
+    cluster: Cluster,
+    max_unavailable: str | None,
+    load: Sequence[str],
+    begun: Sequence[PoolUpdate],
+    phases: Mapping[str, NodeUpdate],
+) -> Pool:
+    known = {node.name: node for node in every}
+    own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
+    capacity = _given(max_unavailable or "1", len(own))
+    found = _continued(Pool("nodes", own, capacity), phases, known)
+    obstacles = (*pool_obstacles.paused_by_harvester(begun, cluster), *pool_obstacles.held_by_volumes(cluster))
+    return replace(found, obstacle=next(iter(obstacles), None) if found.to_do else None)
+
+
+def coming_back(pools: Iterable[Pool]) -> frozenset[str]:
+    """Return the nodes whose update is under way, so that others wait for them."""
+    return frozenset(node for pool in pools for node in pool.begun)
+
+
+def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool:
+    stopped = pool_obstacles.without_quorum(pool.nodes, back, cluster)
+    return replace(pool, obstacle=pool.obstacle or next(stopped, None))
 
 
 def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str, Object]) -> Pool:
@@ -217,42 +228,6 @@ def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
         typed("Repair what its updater reports", about("describe", node, NODE)),
         problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
     )
-
-
-def _paused_by_harvester(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why the upgrade of Harvester waits for its administrator (upgrade-config: nodeUpgradeOption.strategy)."""
-    paused = {update.name: update.paused for update in begun if update.paused}
-    for kind, resume in _RESUME.items():
-        for upgrade in cluster.known(kind):
-            if upgrade.name in paused:
-                yield Obstacle(
-                    f"{kind.kind} {upgrade.name} is paused before {names(paused[upgrade.name])}",
-                    typed(resume, about("edit", upgrade, kind)),
-                    problem_of(ProblemCause.POOL_PAUSED, upgrade),
-                )
-
-
-_RESUME: Final = {
-    UPGRADE_PLAN: "Remove the node from spec.nodeUpgradeOption.pauseNodes",
-    HARVESTER_UPGRADE: "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
-    "harvesterhci.io/node-upgrade-pause-map",
-}
-"""What resumes an upgrade of each kind."""
-
-
-def _held_by_volumes(cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why Harvester drains no node: it waits for volumes that do not become healthy by themselves."""
-    for volume in harvester_volumes.degraded_for_good(cluster)[:1]:
-        replicas = volume.at("spec", "numberOfReplicas").integer or 0
-        yield Obstacle(
-            f"Longhorn volume {volume.name} stays degraded: no node takes the last of its {replicas} replicas, and "
-            "Harvester drains no node before every volume is healthy",
-            typed(
-                "Give Longhorn a further node or disk for it, or set numberOfReplicas to the number of nodes with disks",
-                about("edit", volume, LONGHORN_VOLUME),
-            ),
-            problem_of(ProblemCause.VOLUME_DEGRADED, volume),
-        )
 
 
 def _given(text: str, total: int) -> int:

@@ -1,0 +1,146 @@
+"""The control-plane nodes, each with its member of etcd: which are down, and whether another may be rebooted.
+
+kubeadm, Cluster API and Talos refuse to go on while a member is down (kubernetes/kubernetes:cmd/kubeadm/app/phases/
+upgrade/health.go#controlPlaneNodesReady; kubernetes-sigs/cluster-api:controlplane/kubeadm/reconcilers/kubeadmcontrolplane/
+preflight.go#preflightChecks). What only reboots nodes does not look, and then etcd loses its majority.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.messages import count, names
+from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
+from virt_admit.model.scheduler.pods import FINISHED
+
+_SINCE: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
+READS: Final[Reads] = union(
+    clock.READS,
+    {NODE: ("metadata.labels", *_SINCE), POD: ("metadata.labels", "spec.nodeName", "status.phase", *_SINCE)},
+)
+
+_REBOOT: Final = datetime.timedelta(minutes=30)
+"""A node that does not report for longer than this is not rebooting, also not on bare metal."""
+
+_ETCD_PODS: Final = {"kube-system": "component", "openshift-etcd": "app"}
+_ETCD: Final = frozenset((("kube-system", "etcd"), ("openshift-etcd", "etcd")))
+
+
+class Member(NamedTuple):
+    """A control-plane node with its member of etcd."""
+
+    node: Object
+    up: bool | None
+    """None: it is not Ready, but it may be rebooting, or its member of etcd may work."""
+    why: str = ""
+    """Why it is not certainly up, such as ``cp-2 does not report for 3 h 20``."""
+
+
+class RebootRisk(NamedTuple):
+    """Why a control-plane node must not be rebooted now."""
+
+    certain: bool
+    """Whether the others are too few in any case. False: that depends on a node that may be up."""
+    node: str
+    """The node to be rebooted."""
+    reason: str
+    remedy: str
+    problem: ProblemId
+    """Of the first node that is down."""
+
+
+def majority(members: int) -> int:
+    """Return how many members must be up for etcd to answer."""
+    return members // 2 + 1
+
+
+def members(cluster: Cluster) -> Mapping[str, Member]:
+    """Return the known control-plane nodes by name. Empty: the control plane is outside of the cluster."""
+    return cluster.cached(_members)
+
+
+def _members(cluster: Cluster) -> Mapping[str, Member]:
+    nodes = cluster.known(NODE)
+    voters = [node for node in nodes if votes_in_etcd(node)]
+    found = [_member(node, cluster) for node in voters or filter(is_control_plane, nodes)]
+    if sum(member.up is not False for member in found) < majority(len(found)):
+        # the API server answered, so most members are up: silent nodes are cut off from it, but not from each other
+        found = [member._replace(up=member.up or None) for member in found]
+    return {member.node.name: member for member in found}
+
+
+def _member(node: Object, cluster: Cluster) -> Member:
+    ready = node.condition("Ready")
+    status = ready["status"].text
+    if status in (None, "True"):
+        pod = cluster.cached(_broken_etcd).get(node.name)
+        return Member(node, up=True) if pod is None else _down(node, "etcd on {} is not ready", pod, cluster)
+    if status == "False":
+        return Member(node, None, f"{node.name} is not Ready")
+    return _down(node, "{} does not report", node, cluster)
+
+
+def _down(node: Object, words: str, shows: Object, cluster: Cluster) -> Member:
+    """Return a member that is certainly down if an object has not been Ready for longer than a reboot takes."""
+    lasts = clock.since(shows.condition("Ready")["lastTransitionTime"].text, cluster)
+    why = words.format(node.name)
+    if lasts is None:
+        return Member(node, None, why)
+    hours, minutes = divmod(int(lasts.total_seconds()) // 60, 60)
+    age = f"{hours} h {minutes:02}" if hours else f"{minutes} min"
+    return Member(node, False if lasts > _REBOOT else None, f"{why} for {age}")
+
+
+def _broken_etcd(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the static pods of etcd that run, but are not ready, by node: kubeadm, RKE2 and OpenShift run them."""
+    return {
+        pod.at("spec", "nodeName").text or "": pod
+        for pod in cluster.known(POD)
+        if (pod.namespace, pod.labels.get(_ETCD_PODS.get(pod.namespace, "-"))) in _ETCD
+        and pod.condition("Ready")["status"].text == "False"
+        and pod.at("status", "phase").text not in FINISHED
+    }
+
+
+def reboot_risk(name: str, cluster: Cluster, coming_back: Collection[str] = ()) -> RebootRisk | None:
+    """Return why a node must not be rebooted now. None: enough others are up, or all of them, who wait for its return.
+
+    Args:
+        name: the node.
+        cluster: the cluster.
+        coming_back: nodes that are being updated: the next one waits for them.
+    """
+    every = members(cluster)
+    if name not in every:
+        return None
+    others = [member for node, member in every.items() if node != name and node not in coming_back]
+    down, doubtful = ([each for each in others if each.up is up] for up in (False, None))
+    left, needed = len(every) - 1 - len(down), majority(len(every))
+    if down and left < needed and not any(more_may_exist(cluster, NODE)):
+        return _risk(name, down, f"leaves {left} of", len(every), certain=True)
+    if (down or doubtful) and left - len(doubtful) < needed:
+        return _risk(name, (*down, *doubtful), f"may leave {left - len(doubtful)} of", len(every), certain=False)
+    return None
+
+
+def _risk(name: str, broken: Sequence[Member], leaves: str, every: int, *, certain: bool) -> RebootRisk:
+    first = broken[0].node
+    them = names(member.node.name for member in broken)
+    it = "it and its member" if len(broken) == 1 else "them and their members"
+    return RebootRisk(
+        certain,
+        name,
+        f"{names([member.why for member in broken], 200)}: a reboot of {name} {leaves} {count(every, 'control-plane node')}, "
+        f"too few for etcd, and the API {'stops' if certain else 'would stop'}",
+        typed(f"Repair {them} first, or remove {it} of etcd and add a new node", about("describe", first, NODE)),
+        problem_of(ProblemCause.CONTROL_PLANE_DOWN, first),
+    )
