@@ -3,9 +3,10 @@
 import pytest
 
 from tests.forecasts.drain.test_vm_states import LAUNCHER, MARKED, MIGRATES, RUN, UNKNOWN, row, target
-from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, vmi
+from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, node, vmi
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.model.kubernetes import clock
 
 
@@ -79,3 +80,53 @@ def test_a_vm_counts_for_the_node_that_its_last_migration_left_too():
     found = row(cluster(*waiting, parallelOutboundMigrationsPerNode=1, parallelMigrationsPerCluster=2))
     assert (found.state.state, found.state.holders) == (State.QUEUED, (("shop", "web"),))
     assert row(cluster(*waiting, parallelOutboundMigrationsPerNode=2)).state.state is not State.QUEUED
+
+
+DONE = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "completed": True}
+
+
+def left_behind(ended, *objects, age=2000, **fields):
+    """Return node ``a``, whose VM has moved to ``b`` so many seconds ago, while its old pod is still there."""
+    moved = vmi(on="b", migrationState={**DONE, "endTimestamp": ago(ended)}, **fields)
+    done = migration(phase="Succeeded", age=age)
+    return cluster(moved, LAUNCHER, target(age=age), done, node("a"), *objects)
+
+
+NOT_READY = {"type": "Ready", "status": "False", "message": "Guest VM is not reported as running"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [([], "two guests on one disk"), ([NOT_READY], "the only guest, as its VMI is not Ready (Guest VM is not")],
+)
+def test_an_old_pod_that_does_not_end_may_run_a_guest(conditions, says):
+    """KubeVirt refuses its eviction, or the drain ends a guest (pod-eviction-admitter.go#admitLauncherPod)."""
+    snapshot = left_behind(1900, conditions=conditions)
+    (found,) = drain_plan.plan(snapshot, "a").nodes
+    (left,) = found.visitors
+
+    assert (found.drainable, left.outcome, left.state.state) == (None, UNKNOWN, State.ARRIVED)
+    assert "its old pod virt-launcher-db-1 has not ended since 31 min" in left.reason
+    assert says in left.reason
+    assert "which of both pods runs the guest" in left.remedy
+    assert row(snapshot, of="b").state.state is State.TWO_PODS
+
+
+def test_an_upgrade_does_not_pass_such_an_old_pod():
+    """With no eviction strategy nothing else keeps the nodes from becoming empty."""
+    snapshot = left_behind(1900, spec={"evictionStrategy": "None"})
+    (found,) = [each for each in drain_plan.plan(snapshot).nodes if each.visitors]
+    result = rehearsal.rehearse(snapshot, rehearsal.Options())
+
+    assert found.undecided == found.visitors
+    assert result.possible is None
+    assert any("its old pod virt-launcher-db-1 has not ended" in each for each in result.unseen)
+
+
+def test_the_old_pod_of_a_long_migration_has_its_time_to_end():
+    """Both pods live while the memory is copied, so their age says nothing."""
+    snapshot = left_behind(8)
+    (found,) = drain_plan.plan(snapshot, "a").nodes
+
+    assert (found.drainable, found.visitors[0].outcome) == (True, MIGRATES)
+    assert row(snapshot, of="b").outcome == MIGRATES

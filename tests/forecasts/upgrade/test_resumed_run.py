@@ -13,6 +13,7 @@ from tests.cli.test_upgrade_progress import (
     AN_HOUR_AGO,
     GROUP,
     NEW,
+    NOW,
     OLD,
     cluster,
     config_node,
@@ -65,7 +66,7 @@ def test_a_target_pod_without_a_node_starts_as_soon_as_a_node_has_room() -> None
 
 def test_the_old_pod_of_a_vm_that_has_left_makes_room() -> None:
     """It has not ended yet, so that the filters count it."""
-    moved = vm_motion.vmi("web", on="a", migrationState={"sourceNode": "b", "completed": True})
+    moved = vm_motion.vmi("web", on="a", migrationState={"sourceNode": "b", "completed": True, "endTimestamp": NOW})
     pods = [vm_motion.launcher(name, on=node, suffix=node) for name, node in (("web", "b"), ("web", "a"), ("db", "a"))]
     for pod, memory in zip(pods, ("200Gi", "1Gi", "100Gi"), strict=True):
         pod.data["spec"]["containers"] = [{"name": "compute", "resources": {"requests": {"memory": memory}}}]

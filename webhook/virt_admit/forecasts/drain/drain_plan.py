@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.control import control_path, overruling, pod_req
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.states import vm_states_failures
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
@@ -85,6 +86,12 @@ class NodePlan:
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
         return tuple(vm for vm in self.forecasts if vm.outcome is outcome)
+
+    @property
+    def undecided(self) -> tuple[Forecast, ...]:
+        """Return the forecasts that cannot be determined, those of VMs that have left this node included."""
+        left = (vm for vm in self.visitors if vm.outcome is VmOutcome.UNKNOWN and vm.state.state is State.ARRIVED)
+        return (*self.having(VmOutcome.UNKNOWN), *left)
 
     def crowded(self, room: Packing) -> tuple[str, ...]:
         """Return the VMs that find no place at the same time. One that fits nowhere has a reason of its own."""

@@ -138,8 +138,7 @@ _Find = Callable[[bool], SchedulingTarget]
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
     find = functools.cache(lambda moves: _target(vmi, cluster, moves))
-    state = vm_states.of(vmi, cluster)
-    return _forecast(vmi, state, cluster, find)
+    return _forecast(vmi, vm_states.of(vmi, cluster), cluster, find)
 
 
 def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
@@ -162,7 +161,9 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
         find = functools.cache(functools.partial(_target, vmi, cluster))
         if state.state is State.ARRIVED:
             ruled = vm_states_outcomes.ruling(vmi, state, cluster)
-            yield Forecast(vmi, VmOutcome.MIGRATES, ruled.reason if ruled else "", "", find(True), state=state)
+            outcome = VmOutcome.UNKNOWN if state.late else VmOutcome.MIGRATES
+            reason, remedy = (ruled.reason, ruled.remedy if state.late else "") if ruled else ("", "")
+            yield Forecast(vmi, outcome, reason, remedy, find(True), state=state)
         else:
             yield _forecast(vmi, state, cluster, find)
 
@@ -181,11 +182,10 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
-    moves = verdict.outcome not in SHUT_DOWN
-    unseen, may_stop = verdict.unseen, verdict.may_stop
+    target, unseen, may_stop = find(verdict.outcome not in SHUT_DOWN), verdict.unseen, verdict.may_stop
     problems = tuple(typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
     remedy = problems[0].remedy if problems else verdict.remedy
-    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, find(moves), unseen, may_stop, state, problems)
+    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, unseen, may_stop, state, problems)
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:

@@ -173,7 +173,7 @@ def run(
     unseen += drain_waits.unknown(driver, pools, begun, cluster)
     waiting = (node for pool in pools if pool.obstacle is None for node in pool.nodes)
     unseen += pool_obstacles.quorum_doubts(waiting, rollouts.coming_back(pools), cluster)
-    unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
+    unknown = [row for node in left for row in node.undecided]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
         return replace(_unknown(driver, plan, left, unread, pools), progress=so_far)

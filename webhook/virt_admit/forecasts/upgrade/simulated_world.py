@@ -91,7 +91,7 @@ def _without_left(filters: FilterPipeline, plan: Plan) -> FilterPipeline:
         pod
         for node in plan.nodes
         for row in node.visitors
-        if row.state.state is State.ARRIVED
+        if row.state.state is State.ARRIVED and not row.state.late
         for pod in filters.state.pods.get(node.name, ())
         if pod.namespace == row.vmi.namespace and pod.labels.get(CREATED_BY) == row.vmi.metadata["uid"].text
     )

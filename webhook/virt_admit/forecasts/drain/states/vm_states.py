@@ -135,7 +135,11 @@ def _arrived(vmi: Object, node: str, cluster: Cluster) -> VmState:
     found, here = of(vmi, cluster), vmi.at("status", "nodeName").text or ""
     if found.migration is not None and vm_states_motion.source(vmi, found.migration) != node:
         found = AT_REST
-    return replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None)
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    both = [pod for pod in own if vm_states_motion.is_of(pod, vmi) and pod.at("spec", "nodeName").text in (node, here)]
+    stays = vm_states_migrating.two_pods(vmi, both, cluster)
+    left = replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None, late=False)
+    return left if stays is None else replace(left, detail=stays.detail, late=stays.late)
 
 
 def _left(vmi: Object, node: str) -> datetime | None:

@@ -116,9 +116,10 @@ def two_pods(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | 
         return None
     here = vmi.at("status", "nodeName").text
     other = next((pod for pod in living if pod.at("spec", "nodeName").text != here), living[0])
-    since = clock.instant(living[-1].metadata["creationTimestamp"].text)
+    begun = clock.instant(living[-1].metadata["creationTimestamp"].text)
+    moved = vm_states_times.stamp_of(vmi.at("status", "migrationState"), "end")  # both pods live until then
     ending = clock.instant(other.metadata["deletionTimestamp"].text)
-    since = ending or since
+    since = ending or max(filter(None, (begun, moved)), default=None)
     return VmState(
         State.TWO_PODS,
         since=since,

@@ -291,7 +291,25 @@ def _aborting(case: Case) -> Ruling:
 
 
 def _arrived(case: Case) -> Ruling:
-    return Ruling(StateEffect.WAITS, f"has left for {case.found.target}; its old pod ends")
+    """Return what it means that the old pod of a VM that has left is still there.
+
+    KubeVirt refuses its eviction where the guest migrates (pod-eviction-admitter.go#admitLauncherPod), else it ends the guest.
+    """
+    left = f"has left for {case.found.target}"
+    if not case.found.late:
+        return Ruling(StateEffect.WAITS, f"{left}; its old pod ends")
+    since = f" since {age(case.found.since, case.cluster)}" if case.found.since is not None else ""
+    ready = case.vmi.condition("Ready")
+    said = ready["message"].text or ready["reason"].text or "no reason given"
+    holds = (
+        f"the only guest, as its VMI is not Ready ({cut(said, 120)})" if ready["status"].text == "False" else _SECOND
+    )
+    remedy = typed("find out which of both pods runs the guest before this node is drained", _describe(case.vmi))
+    reason = f"{left}, but its old pod {case.found.detail} has not ended{since}: it may run {holds}"
+    return Ruling(StateEffect.UNKNOWN, reason, remedy)
+
+
+_SECOND: Final = "a second guest, and two guests on one disk destroy its data"
 
 
 def _not_closed(case: Case) -> Ruling:
