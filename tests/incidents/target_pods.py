@@ -4,7 +4,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, machine
 from tests.healthy.parts import ago, conditions, obj
 
-from .machines import NOT_YES, Incident, draining, event, find, guest, migration, target_pod
+from .machines import NO, NOT_YES, Incident, draining, event, find, guest, migration, target_pod
 
 RELEASE = (1, 8)
 KUBEVIRT = "https://github.com/kubevirt/kubevirt"
@@ -77,7 +77,8 @@ def late_volume() -> Incident:
     move = migration("web", {"Pending": 4200, "Scheduling": 4198})
     items.append(move)
     target_pod(items, "web", "w2", move, 4199, ready=True)
-    return Incident("late-volume", f"{KUBEVIRT}/pull/17783", items, NOT_YES, (r"attach|hotplug",))
+    facts = (r"plugged in after", r"virtctl migrate-cancel web")
+    return Incident("late-volume", f"{KUBEVIRT}/pull/17783", items, NO, facts)
 
 
 def pod_security() -> Incident:

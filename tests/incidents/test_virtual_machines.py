@@ -10,6 +10,7 @@ from tests.advice import risky
 from tests.incidents import (
     control_path,
     failures,
+    fourth_look,
     leftovers,
     placement,
     second_look,
@@ -26,6 +27,7 @@ INCIDENTS = [
     *control_path.incidents(),
     *second_look.incidents(),
     *third_look.incidents(),
+    *fourth_look.incidents(),
     *leftovers.incidents(),
     *targets.incidents(),
 ]

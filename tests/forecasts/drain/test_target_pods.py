@@ -64,6 +64,27 @@ def test_a_pod_that_is_not_ready_when_virt_launcher_has_given_up_has_no_known_en
     assert row(cluster(*objects)).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("phase", "release", "age", "outcome"),
+    [
+        ("Scheduling", "v1.8.2", 2700, BLOCKS),
+        ("Scheduling", "v1.3.0", 2700, BLOCKS),
+        ("Scheduling", "v1.10.0", 2700, UNKNOWN),  # may create it later than in Pending
+        ("Scheduling", None, 2700, UNKNOWN),
+        ("Scheduling", "v1.8.2", 500, UNKNOWN),  # virt-launcher may still give up, which ends the migration
+        ("Pending", "v1.8.2", 2700, UNKNOWN),
+    ],
+)
+def test_a_pod_that_attaches_volumes_is_created_while_the_migration_is_pending_alone(phase, release, age, outcome):
+    running = kubevirt(status={"observedKubeVirtVersion": release} if release else {})
+    move = migration(phase=phase, age=age, since={"Pending": age, phase: age - 5})
+    seen = cluster(running, vmi(**MARKED, spec=HOTPLUG), LAUNCHER, move, target(age=age))
+    found = row(seen)
+
+    assert found.outcome == outcome
+    assert ("virtctl migrate-cancel db" in found.remedy) is (phase == "Scheduling")
+
+
 ERROR = "rpc error: code = Internal desc = volume is locked"
 
 

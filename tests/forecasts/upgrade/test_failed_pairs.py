@@ -22,6 +22,21 @@ def test_a_vm_whose_migration_fails_on_each_other_node_stops_the_upgrade(targets
     assert ["migrations fail on every node" in stop.reason for stop in found.stops] == [True] * (not possible)
 
 
+DEVICES = "Features 0x1c unsupported. Allowed features: 0x1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "tries", "possible"),
+    [(DEVICES, ("b", "c"), True), (DEVICES, ("b", "c", "b"), False), (FEATURES, ("b", "c", "b"), True)],
+)
+def test_devices_that_no_other_qemu_takes_fail_on_the_next_node_too(reason, tries, possible):
+    """Node d was not tried: its processor may be another one, but its QEMU is the same."""
+    past = (failed(n, reason, target=name, age=4000 - n) for n, name in enumerate(tries, 1))
+    found = rehearse(node("d"), *past)
+
+    assert found.possible is possible
+
+
 def test_a_node_that_lacks_room_now_may_take_it_later():
     """Node c is cordoned at the moment: the simulation decides, not the failures on b."""
     found = rehearse(failed(1, FEATURES, target="b"), node("c", unschedulable=True))

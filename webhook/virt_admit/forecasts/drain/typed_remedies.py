@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY, VOLUME_REMEDY
+from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY, RESTART_REMEDY, VOLUME_REMEDY
 from virt_admit.forecasts.placement import network_reach
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
@@ -170,6 +170,8 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
+        return virtctl("restart", vmi.name, vms.namespace_of(vmi))
     known = {PAIR_REMEDY: _set_model, LOAD_REMEDY: _edit_limits, VOLUME_REMEDY: _edit_limits}
     return known.get(problem.remedy, _describe)(problem, vmi, cluster)
 
@@ -177,7 +179,7 @@ def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
 def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     if problem.remedy == PAIR_REMEDY or problem.remedy.startswith("set CPU model "):
         return _set_model(problem, vmi, cluster)
-    if problem.remedy.startswith("restart the VM") and _has_vm(vmi):
+    if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
         return virtctl("restart", vmi.name, vms.namespace_of(vmi))
     return (
         _stop_migrating(problem, vmi, cluster)

@@ -27,9 +27,6 @@ LIVE_MIGRATE: Final = "LiveMigrate"
 EVICT: Final = "Evict"
 METHODS: Final = (LIVE_MIGRATE, EVICT)
 
-OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
-"""Label of a VMI whose virt-launcher is older than the running KubeVirt."""
-
 # --- what is configured --------------------------------------------------------------------------------------------
 
 
@@ -123,7 +120,7 @@ def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | N
 
 def outdated(cluster: Cluster) -> Sequence[Object]:
     """Return the running VMIs whose launcher is older than the running KubeVirt."""
-    return tuple(vmi for vmi in running(cluster) if OUTDATED in vmi.labels)
+    return tuple(vmi for vmi in running(cluster) if vmis.OUTDATED in vmi.labels)
 
 
 def _running(cluster: Cluster) -> Sequence[Object]:

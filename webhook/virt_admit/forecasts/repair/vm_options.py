@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
@@ -169,10 +170,16 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
     elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION} | surviving.NO_CHANGE_OF_VM:
         return
     elif causes & found_problems.FAILING:
-        yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))
+        yield from _failing(vmi, vm, cluster)
     else:
         yield _migrating(vmi, vm, cluster, wishes)
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, because=_hardware(causes)))
+
+
+def _failing(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option]:
+    if vm_states_failures.is_of_launcher(vmi, cluster):
+        yield Option("renew", (vm_steps.restart(vmi, vm, [vm_steps.RENEWED]),), 0)
+    yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))
 
 
 _WAITING: Final = {ProblemCause.STOP_OVERDUE, ProblemCause.POD_NOT_ENDING, ProblemCause.QUEUED}

@@ -33,12 +33,17 @@ _STAGED: Final = "Stage"
 _ACCEPTED_RISK: Final = "the guest stops at this and at every later drain of its node"
 
 
+RENEWED: Final = GuestChange("give the guest the devices of the present virt-launcher", (), "")
+"""The change that every restart makes."""
+
+
 def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairStep:
     """Return the one restart in which all these changes take effect."""
     subject = ObjectRef.of(VM, vm)
     edits = tuple(edit for change in changes for edit in change.edits)
     title = ", ".join(change.title for change in changes)
     commands = ("restart", vm.name, "-n", subject.namespace)
+    patches = (ObjectChange(subject, Command.PATCH, edits),) if edits else ()
     return RepairStep(
         id=f"restart:{subject.full_name}",
         stage=PlanStage.RESTARTS,
@@ -46,10 +51,7 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
         subject=subject,
         cost=Cost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
         takes_effect=TakesEffect.RESTART,
-        changes=(
-            ObjectChange(subject, Command.PATCH, edits),
-            ObjectChange(subject, Command.VIRTCTL, arguments=commands),
-        ),
+        changes=(*patches, ObjectChange(subject, Command.VIRTCTL, arguments=commands)),
         preconditions=(
             StepCheck(
                 "no migration or copy of it runs",

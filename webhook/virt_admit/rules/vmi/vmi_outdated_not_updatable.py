@@ -6,7 +6,6 @@ bugs and vulnerabilities, even if both update methods are listed, until an admin
 **Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it. The restart also updates it.
 """
 
-from virt_admit.forecasts.drain.workload_updates import OUTDATED
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule
 
@@ -22,7 +21,7 @@ from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rul
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:
-    outdated = vmi.label(OUTDATED)
+    outdated = vmi.label(vmis.OUTDATED)
     if not outdated.present or vmis.migratable(vmi) is not False:
         return
     strategy = context.cached(expand.strategy, vmi)

@@ -14,9 +14,9 @@ from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
-from virt_admit.model.messages import count, cut, cut_middle
+from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 
@@ -28,9 +28,11 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
     if impossible and found.target not in (set(target.placement.candidates) | {found.target or "-"}) - set(impossible):
         open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
-        if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and len(impossible) == 1):
+        everywhere = len(impossible) == 1 or of_devices(vmi, cluster)
+        if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and everywhere):
             reason = f"migrations fail on every node: {_pairs(impossible)}"
-            return Ruling(StateEffect.BLOCKS, reason, pair_remedy(impossible.values()), ProblemCause.MIGRATION_FAILS)
+            remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else pair_remedy(impossible.values())
+            return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     if loads and not (settings is not None and settings.ends_at_deadline):
@@ -48,6 +50,12 @@ PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, an
 SIZE_REMEDY: Final = (
     "provide destination claims of at least the size of the disks, or set the former claims in the VM again"
 )
+RESTART_REMEDY: Final = "restart the VM"
+"""How remedies begin that a restart completes."""
+_DEVICE_REMEDY: Final = (
+    f"{RESTART_REMEDY}, and give all nodes the same kernel and firmware if its migrations fail again"
+)
+_LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
 
@@ -55,7 +63,28 @@ VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count f
 def pair_remedy(texts: Iterable[str]) -> str:
     """Return what helps against failures that every repetition between two nodes has: none of them is about the node
     if the new claim of a disk is too small."""
+    if any(map(migration_failures.is_of_devices, texts := tuple(texts))):
+        return _DEVICE_REMEDY
     return SIZE_REMEDY if all("destination volume" in text.lower() for text in texts) else PAIR_REMEDY
+
+
+def _device_remedy(vmi: Object) -> str:
+    """Return what helps against devices that QEMU of no other node takes: they stay as long as the guest runs."""
+    return _LAUNCHER_REMEDY if vmis.OUTDATED in vmi.labels else _DEVICE_REMEDY
+
+
+def is_of_launcher(vmi: Object, cluster: Cluster) -> bool:
+    """Whether the migrations of a VMI fail because its virt-launcher is older than KubeVirt, so that a restart helps."""
+    return vmis.OUTDATED in vmi.labels and of_devices(vmi, cluster)
+
+
+def of_devices(vmi: Object, cluster: Cluster) -> bool:
+    """Whether each migration of a VMI since its last success failed because QEMU cannot take its devices.
+
+    They depend on the QEMU that started the guest. All nodes run the same one, so the next node refuses them too.
+    """
+    failed = migration_failures.in_a_row(vmi, cluster)
+    return bool(failed) and all(migration_failures.is_of_devices(each.text) for each in failed)
 
 
 def load_remedy(vmi: Object) -> str:
@@ -124,7 +153,11 @@ def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
 
 
 def _pairs(impossible: dict[str, str]) -> str:
-    return "; ".join(f"{node}: {cut(pair_words(text), 120)}" for node, text in sorted(impossible.items())[:3])
+    nodes: dict[str, list[str]] = {}
+    for node, text in sorted(impossible.items()):
+        nodes.setdefault(pair_words(text), []).append(node)
+    width = 120 if len(nodes) > 1 else 200
+    return "; ".join(f"{names(some)}: {cut_middle(text, width)}" for text, some in list(nodes.items())[:3])
 
 
 def pair_words(text: str) -> str:

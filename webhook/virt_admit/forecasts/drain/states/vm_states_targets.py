@@ -10,16 +10,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import clock_words, moment
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import ProblemCause
 
@@ -62,7 +64,27 @@ def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     ruled = not_created(vmi, found, reason, cluster)
     if ruled.effect is StateEffect.UNKNOWN and not found.late:
         return Ruling(StateEffect.WAITS, reason)
-    return ruled
+    left = found.migration is not None and found.migration.at("status", "phase").text == "Scheduling"
+    return _plugged_in_late(vmi, found, reason, cluster) if left and ruled.effect is StateEffect.UNKNOWN else ruled
+
+
+def _plugged_in_late(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> Ruling:
+    """Return that nothing creates the pod any more: KubeVirt does that in the phase Pending alone.
+
+    So it is in every release up to 1.9; later ones may create it in Scheduling too (kubevirt#17783).
+    """
+    release = versions.kubevirt_version(cluster)
+    known = release is not None and release < _MAY_ATTACH_LATER
+    stays = vm_states_times.is_older(found.since, 2 * LAUNCHER_TIMEOUT, cluster)  # else virt-launcher may end it
+    why = "a volume was plugged in after its migration had left the phase Pending, in which KubeVirt creates that pod"
+    cancel = virtctl("migrate-cancel", vmi.name, vms.namespace_of(vmi))
+    remedy = typed("cancel this migration, the next one attaches all volumes", cancel)
+    if not known or not stays:
+        return Ruling(StateEffect.UNKNOWN, f"{reason}; perhaps {why}", remedy)
+    return Ruling(StateEffect.BLOCKS, f"{reason}: {why}", remedy, ProblemCause.NOT_CREATED)
+
+
+_MAY_ATTACH_LATER: Final = Version(1, 10)
 
 
 def _started_late(vmi: Object, pod: Object | None, reason: str, until: str, *, late: bool, cluster: Cluster) -> Ruling:

@@ -49,6 +49,15 @@ _PAIR: Final = re.compile(
     r"|[^:()]*destination volume[^:()]*(?:smaller|too small)[^:()]*",
     re.IGNORECASE,
 )
+_DEVICE_STATE: Final = re.compile(
+    r"Features 0x[0-9a-f]+ unsupported|Bad config data|(?:Length|Size) mismatch: |Unknown ramblock"
+    r"|Unknown savevm section|unsupported version \d+ for|Machine type received is"
+)
+"""What QEMU says where it can never load what the other QEMU has sent: their devices differ (qemu/qemu:hw/virtio/virtio.c
+#virtio_load, hw/pci/pci.c#get_pci_config_device, migration/ram.c#parse_ramblock, migration/savevm.c)."""
+_QEMU_LINE: Final = re.compile(r"(?:^|\s)(?:\d{4}-\d\d-\d\dT[\d:.]+Z )?qemu-(?:kvm|system-\w+): ")
+_CONCLUSION: Final = "load of migration failed: Invalid argument"
+"""QEMU's last line: it refuses the state for what the lines before say."""
 _ABORTED: Final = "Live migration has been aborted"
 """KubeVirt writes it for a time-out and for an abort that a user asked for."""
 _MESSAGE: Final = re.compile(r"Message='(.*)'", re.DOTALL)
@@ -129,7 +138,12 @@ def _kind(vmi: Object, state: Field, text: str, cluster: Cluster) -> FailureClas
 
 def is_of_pair(text: str) -> bool:
     """Whether a reason says that a VM can never migrate between two nodes."""
-    return _PAIR.search(text) is not None
+    return _PAIR.search(text) is not None or is_of_devices(text)
+
+
+def is_of_devices(text: str) -> bool:
+    """Whether a reason says that QEMU on the target can never take the devices of the guest, as it was started."""
+    return _DEVICE_STATE.search(text) is not None
 
 
 def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
@@ -150,4 +164,11 @@ def essence(reason: str) -> str:
     if pair:
         return pair[0].strip()
     message = _MESSAGE.search(text)
-    return (message[1] if message else text).removeprefix("operation failed: ").strip()
+    return _of_qemu((message[1] if message else text).removeprefix("operation failed: ").strip())
+
+
+def _of_qemu(text: str) -> str:
+    """Return what QEMU itself said in libvirt's sentence, its first line first: that is the cause of the others."""
+    lines = [line.strip() for line in _QEMU_LINE.split(text)[1:]]
+    said = [line for line in lines if line and not line.startswith("warning: ")]
+    return ", ".join(line for line in said if line != _CONCLUSION or len(said) == 1) or text

@@ -21,6 +21,9 @@ READS: Final[Reads] = {
 }
 """What this module and the eviction strategy need of VMIs."""
 
+OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
+"""Label of a VMI whose virt-launcher is older than the running KubeVirt."""
+
 OWNER_READS: Final[Reads] = {VM: ("spec.running", "spec.runStrategy")}
 """The fields that ``comes_back`` reads."""
 

@@ -96,7 +96,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         problems=tuple(dict.fromkeys((*drain.problems, *judged_rules.problems(rules)))),
         commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
         avoid=commands.avoid(state) if state is not None else (),
-        notes=tuple(status_notes.notes(found, cluster)),
+        notes=tuple(status_notes.notes(found, cluster, migrates=_migrates(events))),
         unseen=named,
     )
 
@@ -111,6 +111,10 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
     except Unseen as blind:
         unseen.append(blind.what)
         return None
+
+
+def _migrates(events: Sequence[EventForecast]) -> bool:
+    return any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
 
 
 class _Around(NamedTuple):

@@ -14,21 +14,24 @@ from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.messages import cut
 
 _LONGEST: Final = 200
-_OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
 
 
-def notes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
-    """Yield what the statuses of a VM, its VMI and its data volumes say, each with the command that shows more."""
+def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
+    """Yield what the statuses of a VM, its VMI and its data volumes say, each with the command that shows more.
+
+    Args:
+        migrates: whether a migration that is asked for now starts, by its forecast.
+    """
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
         yield from _starts(found.vm)
     if found.vmi is not None:
-        yield from _instance(found.vmi)
+        yield from _instance(found.vmi, migrates=migrates)
     yield from _data_volumes(found, cluster)
 
 
@@ -69,7 +72,7 @@ def _starts(vm: Object) -> Iterator[str]:
         yield "changes of its template wait for a restart (RestartRequired)"
 
 
-def _instance(vmi: Object) -> Iterator[str]:
+def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:
     namespace = vms.namespace_of(vmi)
     if vmi.condition("Synchronized")["status"].text == "False":
         why = vmi.condition("Synchronized")["message"].text or "no reason is given"
@@ -77,9 +80,10 @@ def _instance(vmi: Object) -> Iterator[str]:
     if vmi.at("status", "fsFreezeStatus").text == "frozen":
         thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
         yield f"its file systems are frozen, so its applications cannot write: {thaw}"
-    if _OUTDATED in vmi.labels:
+    if vmis.OUTDATED in vmi.labels:
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
-        yield f"its launcher is older than KubeVirt; a migration replaces it: {move}"
+        way = f"a migration replaces it: {move}" if migrates else "a migration that completes or a restart replaces it"
+        yield f"its launcher is older than KubeVirt; {way}"
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -136,9 +136,10 @@ def _events(report: VmReport) -> Iterator[tuple[str, str, str]]:
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
-    """Return the remedies of all events and parts, each once."""
+    """Return the remedies of all events and parts, each once, and with its command if one of them has it."""
     control = (part.remedy for part in report.control or () if part.healthy is not True)
-    return tuple(dict.fromkeys(filter(None, (*(event.remedy for event in report.events), *control))))
+    every = tuple(dict.fromkeys(filter(None, (*(event.remedy for event in report.events), *control))))
+    return tuple(one for one in every if not any(other.startswith(f"{one}: ") for other in every))
 
 
 def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
