@@ -42,6 +42,33 @@ def paused_pool() -> Incident:
     )
 
 
+def pool_that_another_operator_paused() -> Incident:
+    """The SR-IOV network operator up to 1.2 pauses the pool, annotates the node, and hangs at a budget."""
+    stopped = pool("worker", NODES, target="2", updated=0)
+    stopped["spec"]["paused"] = True
+    labels = {"app": "license"}
+    held = [*deployment("license", "tools", ["n1"], labels), budget("license", "tools", labels, 1, available=1)]
+    drained = workers("n1", n1={"sriovnetwork.openshift.io/state": "Draining_MCP_Paused"})
+    items = [*drained, stopped, *namespaces("tools"), *held]
+    says = (
+        "MachineConfigPool worker is paused by the SR-IOV network operator, which drains n1",
+        "after which the operator resumes the pool itself: virt-admit drain n1",
+        "stops at n1: PodDisruptionBudget tools/license",
+    )
+    source = "https://github.com/k8snetworkplumbingwg/sriov-network-operator/issues/429"
+    return Incident(source, items, "upgrade", 1, says, ("spec.paused",))
+
+
+def pool_that_another_operator_marked() -> Incident:
+    """Later ones annotate the pool as well. No node is drained: its operator did not resume it."""
+    stopped = pool("worker", NODES, target="2", updated=0)
+    stopped["spec"]["paused"] = True
+    stopped["metadata"]["annotations"] = {"sriovnetwork.openshift.io/state": "Paused"}
+    says = ("is paused by the SR-IOV network operator", "Check the SR-IOV network operator")
+    source = "https://github.com/k8snetworkplumbingwg/sriov-network-operator/pull/537"
+    return Incident(source, [*workers(), stopped], "upgrade", 1, says, ("spec.paused",))
+
+
 def drain_of_a_pool_failed() -> Incident:
     why = 'failed to drain node (5 tries): error when evicting pods/"elasticsearch-sample-es-default-1"'
     found = elastic("vms")
@@ -216,6 +243,8 @@ def remediations_of_deleted_nodes() -> Incident:
 def incidents() -> list[Incident]:
     return [
         paused_pool(),
+        pool_that_another_operator_paused(),
+        pool_that_another_operator_marked(),
         drain_of_a_pool_failed(),
         drifted_file(),
         two_masters_at_once(),

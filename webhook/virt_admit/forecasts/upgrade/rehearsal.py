@@ -265,7 +265,10 @@ def _simulated(
     ill = (each for pool in pools if pool.obstacle is None for each in pool.failing)
     failed = tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in ill)
     failing = {each.node for pool in pools for each in pool.failing}  # often a drain that did not end is why
-    undrained = _certain_stops(node for node in plan.nodes if node.name in failing and "cordoned" in node.state)
+    others = {node for pool in pools if pool.obstacle is not None for node in pool.obstacle.drained}
+    undrained = _certain_stops(
+        node for node in plan.nodes if node.name in others or (node.name in failing and "cordoned" in node.state)
+    )
     certain = bool(failed or late or lasting) or any(pool.obstacle for pool in pools)
     if not certain and bool(low.stops) == bool(high.stops) and not any(node in worlds[0].stuck for node in low.stops):
         runs += in_order(simulate, random_runs.worlds(worlds))
