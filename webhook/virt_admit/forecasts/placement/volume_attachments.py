@@ -9,10 +9,11 @@ volume is detached).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.kinds import NODE, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 
@@ -20,10 +21,13 @@ READS: Final[Reads] = {
     VOLUME_ATTACHMENT: (
         "spec.nodeName",
         "spec.source.persistentVolumeName",
+        "spec.attacher",
+        "status.attached",
         "status.attachError.message",
         "status.detachError.message",
     ),
     PVC: ("spec.accessModes", "spec.volumeName"),
+    NODE: ("metadata.name",),
 }
 """The fields that say it."""
 _ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
@@ -50,8 +54,16 @@ def detach_error(attachment: Object) -> str:
     return _words(attachment, "detachError") if attachment.deleted else ""
 
 
-def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> str:
-    """Return why the claims of a pod cannot be attached to its node; empty: nothing says so."""
+class Fault(NamedTuple):
+    """Why a claim cannot be attached to the node of a pod."""
+
+    what: str
+    remedy: str = ""
+    """Empty: what the words name has to be repaired."""
+
+
+def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Fault | None:
+    """Return why the claims of a pod cannot be attached to its node; None: nothing says so."""
     for claim in claims:
         try:
             found = cluster.get(PVC, namespace, claim) if claim else None
@@ -61,15 +73,38 @@ def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         if found is None or not name:
             continue
         modes = {mode.text for mode in found.at("spec", "accessModes").items()}
+        moves = bool(modes and modes <= _ONE_NODE)
         for attachment in entry(cluster, _by_volume, name) or ():
             here = attachment.at("spec", "nodeName").text == node
-            error = detach_error(attachment) if here or (modes and modes <= _ONE_NODE) else ""
-            if error:
-                where = attachment.at("spec", "nodeName").text
-                return f"volume {name} of claim {claim} cannot be detached from {where}: {error}"
+            if (here or moves) and (kept := _kept(attachment, f"volume {name} of claim {claim}", cluster)):
+                return kept
             if here and (error := _words(attachment, "attachError")):
-                return f"volume {name} of claim {claim} cannot be attached: {error}"
-    return ""
+                return Fault(f"volume {name} of claim {claim} cannot be attached: {error}")
+    return None
+
+
+def _kept(attachment: Object, called: str, cluster: Cluster) -> Fault | None:
+    """Return that a volume does not leave a node: its driver says so, or the node is gone."""
+    node, error = attachment.at("spec", "nodeName").text or "?", detach_error(attachment)
+    gone = _is_gone(node, cluster)
+    if not error and not (gone and attachment.at("status", "attached").boolean):
+        return None
+    if not gone:
+        return Fault(f"{called} cannot be detached from {node}: {error}")
+    command, driver = kubectl("edit", VOLUME_ATTACHMENT, attachment.name), attachment.at("spec", "attacher").text or "?"
+    return Fault(
+        f"{called} is still attached to {node}, which does not exist{f': {error}' if error else ''}",
+        f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
+        f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
+    )
+
+
+def _is_gone(node: str, cluster: Cluster) -> bool:
+    """Return whether a node is known not to exist."""
+    try:
+        return cluster.get(NODE, "", node) is None
+    except Unseen:
+        return False
 
 
 def _words(attachment: Object, field: str) -> str:

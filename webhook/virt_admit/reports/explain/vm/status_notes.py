@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.forecasts.drain import vm_problems
+from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POD, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
@@ -23,12 +26,13 @@ _OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
 
 
 def notes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
-    """Yield what the statuses of a VM, its VMI and its data volumes say, each with the command that shows more."""
+    """Yield what the statuses of a VM, its VMI, their pod and their data volumes say, each with a command about it."""
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
         yield from _starts(found.vm)
     if found.vmi is not None:
         yield from _instance(found.vmi)
+        yield from _pod(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -80,6 +84,22 @@ def _instance(vmi: Object) -> Iterator[str]:
     if _OUTDATED in vmi.labels:
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
         yield f"its launcher is older than KubeVirt; a migration replaces it: {move}"
+
+
+def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why the pod of a VMI that starts has no node yet, or does not start on its node."""
+    pod = vm_problems.starting_pod(vmi, cluster) if vmi.at("status", "phase").text in STARTING_PHASES else None
+    if pod is None:
+        return
+    node, placed = pod.at("spec", "nodeName").text, pod.condition("PodScheduled")
+    described = kubectl("describe", POD, pod.name, pod.namespace)
+    if not node and placed["status"].text == "False":
+        yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
+    elif node and (why := pod_starts.failure(pod, cluster)):
+        fault = pod_starts.attachment_fault(pod, cluster)
+        remedy = fault.remedy if fault is not None and fault.remedy else described
+        since = pod.metadata["creationTimestamp"].text
+        yield f"its pod is on {node}{f' since {since}' if since else ''} and does not start: {why}: {remedy}"
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
