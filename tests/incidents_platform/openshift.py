@@ -135,6 +135,19 @@ def taint_left_by_a_remediator() -> Incident:
     return Incident("https://github.com/medik8s/self-node-remediation/issues/258", items, "scan", 0, says)
 
 
+def drain_to_a_node_with_a_left_taint() -> Incident:
+    items = [each for each in taint_left_by_a_remediator().items if each["metadata"]["name"] != "n3"]
+    stale = pod("import-x", "vms", "n1", {"app": "import"}, None)
+    stale["metadata"] |= {"deletionTimestamp": ago(hours=26), "finalizers": ["batch.kubernetes.io/job-tracking"]}
+    says = (
+        "n1 reports since",
+        "and still has taint node.kubernetes.io/out-of-service of its fencing, whose remediator waits for pod vms/import-x",
+        "let pod vms/import-x end, after which the remediator of n1 removes the taint: kubectl describe pod import-x -n vms",
+    )
+    source = "https://github.com/medik8s/self-node-remediation/pull/270"
+    return Incident(source, [*items, stale], "drain n2", 1, says, ("shut the guest down",))
+
+
 def self_remediation(role: str = "control-plane") -> list[Object]:
     """Return a NodeHealthCheck of the nodes with a role, and its template."""
     kind, version, space = "SelfNodeRemediationTemplate", "self-node-remediation.medik8s.io/v1alpha1", "medik8s"
@@ -251,6 +264,7 @@ def incidents() -> list[Incident]:
         guards_that_are_not_ready(),
         eviction_webhook_without_endpoint(),
         taint_left_by_a_remediator(),
+        drain_to_a_node_with_a_left_taint(),
         etcd_down_on_a_ready_node(),
         etcd_keeps_a_node_from_its_remediation(),
         etcd_lets_a_node_go_that_is_down_already(),

@@ -17,8 +17,9 @@ from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.remediation import fence_taints
 
-READS: Final = union(migratability.READS, pod_starts.READS)
+READS: Final = union(migratability.READS, pod_starts.READS, fence_taints.READS)
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.placement.volume_attachments import Fault
+from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
@@ -75,7 +75,7 @@ def failure(pod: Object, cluster: Cluster) -> str:
     return cut_middle(attachment.what, _WORDS) if attachment is not None else ""
 
 
-def attachment_fault(pod: Object, cluster: Cluster) -> Fault | None:
+def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
     """Return why a volume of a pod cannot be attached to its node; None: nothing says so."""
     claims = [each.at("persistentVolumeClaim", "claimName").text or "" for each in pod.at("spec", "volumes").items()]
     return volume_attachments.fault(pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster)

@@ -54,7 +54,7 @@ def detach_error(attachment: Object) -> str:
     return _words(attachment, "detachError") if attachment.deleted else ""
 
 
-class Fault(NamedTuple):
+class AttachmentFault(NamedTuple):
     """Why a claim cannot be attached to the node of a pod."""
 
     what: str
@@ -62,7 +62,7 @@ class Fault(NamedTuple):
     """Empty: what the words name has to be repaired."""
 
 
-def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Fault | None:
+def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> AttachmentFault | None:
     """Return why the claims of a pod cannot be attached to its node; None: nothing says so."""
     for claim in claims:
         try:
@@ -79,20 +79,20 @@ def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) ->
             if (here or moves) and (kept := _kept(attachment, f"volume {name} of claim {claim}", cluster)):
                 return kept
             if here and (error := _words(attachment, "attachError")):
-                return Fault(f"volume {name} of claim {claim} cannot be attached: {error}")
+                return AttachmentFault(f"volume {name} of claim {claim} cannot be attached: {error}")
     return None
 
 
-def _kept(attachment: Object, called: str, cluster: Cluster) -> Fault | None:
+def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault | None:
     """Return that a volume does not leave a node: its driver says so, or the node is gone."""
     node, error = attachment.at("spec", "nodeName").text or "?", detach_error(attachment)
     gone = _is_gone(node, cluster)
     if not error and not (gone and attachment.at("status", "attached").boolean):
         return None
     if not gone:
-        return Fault(f"{called} cannot be detached from {node}: {error}")
+        return AttachmentFault(f"{called} cannot be detached from {node}: {error}")
     command, driver = kubectl("edit", VOLUME_ATTACHMENT, attachment.name), attachment.at("spec", "attacher").text or "?"
-    return Fault(
+    return AttachmentFault(
         f"{called} is still attached to {node}, which does not exist{f': {error}' if error else ''}",
         f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
         f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
