@@ -6,14 +6,14 @@ import pytest
 
 from tests.cli.explain_cases import SNR, data_of, lines, vm
 from tests.forecasts.drain import vm_motion as motion
-from tests.health_checks import CAPI, FAR, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import CAPI, FAR, FENCES, capi, ladder, machine, make, mhc, nhc, node, template
 from virt_admit.cli.commands.explain import KINDS, LOOKS_UP, explain, find, text
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.explain.check import html
 
-FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": {}}})
+FENCE = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": FENCES}})
 
 
 def world():

@@ -162,3 +162,62 @@ def test_a_vm_whose_pod_is_gone_has_nothing_to_migrate(explain):
     assert (data["state"], data["migratable"]) == ("gone", False)
     _, blind = explain(*rest, lost, unreadable=("pods",))
     assert blind["migratable"] is True
+
+
+STARTING = motion.vmi(
+    on="",
+    phase="Scheduling",
+    reported=False,
+    spec={"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "data"}}]},
+)
+
+
+def waiting(*, on="", **condition):
+    """The pod of a VM that starts."""
+    pod = motion.launcher(on=on, phase="Pending", ready=False, age=10_000, conditions=[condition] if condition else [])
+    pod.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "data"}}]
+    return pod
+
+
+def attachment(node, **status):
+    volume = {"spec": {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": "pv"}}}
+    return manifest(
+        "storage.k8s.io/v1", "VolumeAttachment", f"csi-{node}", "", status={"attached": True} | status, **volume
+    )
+
+
+def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "pv"}
+    claim = manifest("v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"})
+    warning = {
+        "reason": "FailedAttachVolume",
+        "type": "Warning",
+        "message": "Multi-Attach error",
+        "lastTimestamp": motion.ago(60),
+    }
+    about = {"kind": "Pod", "name": "virt-launcher-db-1", "namespace": NAMESPACE}
+    event_of_pod = manifest("v1", "Event", "e", NAMESPACE, involvedObject=about, **warning)
+    world = (*WORLD[:3], STARTING, waiting(on="b"), claim, event_of_pod)
+    _, data = explain(*world, attachment("z"))
+    (note,) = data["notes"]
+    assert "its pod is on b since" in note
+    assert "volume pv of claim data is still attached to z, which does not exist" in note
+    assert "As a decision, once the machine of z is confirmed to be gone" in note
+    assert "kubectl edit volumeattachments.storage.k8s.io csi-z" in note
+    assert (data["candidates"], data["migratable"]) == (["b"], False)
+    _, healthy = explain(*world[:-1], attachment("a"))
+    assert healthy["notes"] == []
+    _, other = explain(*world, attachment("a"))
+    assert "Multi-Attach error" in other["notes"][0]
+
+
+def test_a_vm_that_starts_and_finds_no_node(explain):
+    said = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    vmi = motion.vmi(on="", phase="Scheduling", reported=False, spec={"nodeSelector": {"disk": "fast"}})
+    _, data = explain(*WORLD[:3], vmi, waiting(**refused))
+    assert data["candidates"] == []
+    assert "disk" in data["short"][0]["what"]
+    assert said in data["notes"][0]
+    _, data = explain(*WORLD[:3], motion.vmi(on="", phase="Scheduling", reported=False), waiting())
+    assert (data["candidates"], data["notes"]) == (["a", "b"], [])

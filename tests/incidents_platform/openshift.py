@@ -42,6 +42,33 @@ def paused_pool() -> Incident:
     )
 
 
+def pool_that_another_operator_paused() -> Incident:
+    """The SR-IOV network operator up to 1.2 pauses the pool, annotates the node, and hangs at a budget."""
+    stopped = pool("worker", NODES, target="2", updated=0)
+    stopped["spec"]["paused"] = True
+    labels = {"app": "license"}
+    held = [*deployment("license", "tools", ["n1"], labels), budget("license", "tools", labels, 1, available=1)]
+    drained = workers("n1", n1={"sriovnetwork.openshift.io/state": "Draining_MCP_Paused"})
+    items = [*drained, stopped, *namespaces("tools"), *held]
+    says = (
+        "MachineConfigPool worker is paused by the SR-IOV network operator, which drains n1",
+        "after which the operator resumes the pool itself: virt-admit drain n1",
+        "stops at n1: PodDisruptionBudget tools/license",
+    )
+    source = "https://github.com/k8snetworkplumbingwg/sriov-network-operator/issues/429"
+    return Incident(source, items, "upgrade", 1, says, ("spec.paused",))
+
+
+def pool_that_another_operator_marked() -> Incident:
+    """Later ones annotate the pool as well. No node is drained: its operator did not resume it."""
+    stopped = pool("worker", NODES, target="2", updated=0)
+    stopped["spec"]["paused"] = True
+    stopped["metadata"]["annotations"] = {"sriovnetwork.openshift.io/state": "Paused"}
+    says = ("is paused by the SR-IOV network operator", "Check the SR-IOV network operator")
+    source = "https://github.com/k8snetworkplumbingwg/sriov-network-operator/pull/537"
+    return Incident(source, [*workers(), stopped], "upgrade", 1, says, ("spec.paused",))
+
+
 def drain_of_a_pool_failed() -> Incident:
     why = 'failed to drain node (5 tries): error when evicting pods/"elasticsearch-sample-es-default-1"'
     found = elastic("vms")
@@ -106,6 +133,19 @@ def taint_left_by_a_remediator() -> Incident:
     back["spec"]["taints"] = [taint]
     says = ("node.kubernetes.io/out-of-service still ends every pod", "[node-fence-taint-left]")
     return Incident("https://github.com/medik8s/self-node-remediation/issues/258", items, "scan", 0, says)
+
+
+def drain_to_a_node_with_a_left_taint() -> Incident:
+    items = [each for each in taint_left_by_a_remediator().items if each["metadata"]["name"] != "n3"]
+    stale = pod("import-x", "vms", "n1", {"app": "import"}, None)
+    stale["metadata"] |= {"deletionTimestamp": ago(hours=26), "finalizers": ["batch.kubernetes.io/job-tracking"]}
+    says = (
+        "n1 reports since",
+        "and still has taint node.kubernetes.io/out-of-service of its fencing, whose remediator waits for pod vms/import-x",
+        "let pod vms/import-x end, after which the remediator of n1 removes the taint: kubectl describe pod import-x -n vms",
+    )
+    source = "https://github.com/medik8s/self-node-remediation/pull/270"
+    return Incident(source, [*items, stale], "drain n2", 1, says, ("shut the guest down",))
 
 
 def self_remediation(role: str = "control-plane") -> list[Object]:
@@ -216,12 +256,15 @@ def remediations_of_deleted_nodes() -> Incident:
 def incidents() -> list[Incident]:
     return [
         paused_pool(),
+        pool_that_another_operator_paused(),
+        pool_that_another_operator_marked(),
         drain_of_a_pool_failed(),
         drifted_file(),
         two_masters_at_once(),
         guards_that_are_not_ready(),
         eviction_webhook_without_endpoint(),
         taint_left_by_a_remediator(),
+        drain_to_a_node_with_a_left_taint(),
         etcd_down_on_a_ready_node(),
         etcd_keeps_a_node_from_its_remediation(),
         etcd_lets_a_node_go_that_is_down_already(),

@@ -88,6 +88,18 @@ def test_a_budget_that_does_not_refuse(subject, own):
     assert of_node(subject, own).blockers == ()
 
 
+def test_a_budget_waits_for_pods_that_do_not_become_healthy_by_themselves():
+    own = budget(minAvailable=2, expected=3, allowed=0, healthy=1, desired=2)
+    crashing = pod("web-2", ready="False", nodeName="b")
+    waiting = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}
+    crashing.data["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": waiting}}]
+    (found,) = of_node(pod(), own, crashing).blockers
+    assert found.reason.endswith("web-1 cannot be evicted: web-2 cannot start (CrashLoopBackOff: back-off 5m0s)")
+    assert "do not become healthy by themselves" in found.remedy
+    (found,) = of_node(pod(), own, pod("web-2", ready="False", nodeName="b")).blockers
+    assert "Wait until" in found.remedy
+
+
 def test_two_budgets_for_one_pod_always_refuse():
     (blocker,) = of_node(pod(), budget(allowed=1), budget("more", allowed=1)).blockers
     assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "web-1", False)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.for_each import for_each
-from tests.health_checks import CAPI, FAR, SNR, capi, ladder, machine, make, mhc, nhc, node, template
+from tests.health_checks import CAPI, FAR, FENCES, SNR, capi, ladder, machine, make, mhc, nhc, node, template
 from virt_admit.forecasts.outage import check_restarts
 from virt_admit.forecasts.remediation import timeline
 from virt_admit.forecasts.remediation.timeline import Event
@@ -40,7 +40,7 @@ def test_escalation_of_the_examples():
     steps = [(5, "6m", SNR), (15, "15m", FAR)]
     check = ladder(*steps)
     check.data["spec"]["unhealthyConditions"] = UNKNOWN
-    fence = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa")
+    fence = make(FAR, "FenceAgentsRemediationTemplate", "auto", "wa", spec={"template": {"spec": FENCES}})
 
     moments, restart = course(check, fence)
 

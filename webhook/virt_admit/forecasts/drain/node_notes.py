@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import count, cut, names
-from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, node_phases, updaters
+from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, node_phases, sriov_drains, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import control_plane, machine_drain, maintenance
 
@@ -223,16 +223,16 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
 def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for each node what is to be known of the MachineConfigPools that select it."""
     pools, every = cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)
-    found = {node.name: list(_of_pool(pool)) for pool, own in machine_pools.members(pools, every) for node in own}
+    found = {node.name: list(_of_pool(pool, own)) for pool, own in machine_pools.members(pools, every) for node in own}
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
     return found
 
 
-def _of_pool(pool: Object) -> Iterator[str]:
+def _of_pool(pool: Object, own: Sequence[Object]) -> Iterator[str]:
     """Yield what keeps the machine config operator from updating the nodes of a pool."""
     if pool.at("spec", "paused").boolean:
-        yield f"MachineConfigPool {pool.name} is paused, so its nodes are not updated."
+        yield f"{sriov_drains.words(pool, own)}, so its nodes are not updated."
     for condition in ("Degraded", "NodeDegraded", "RenderDegraded"):
         found = pool.condition(condition)
         if found["status"].text == "True":

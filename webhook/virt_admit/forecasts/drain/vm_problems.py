@@ -17,8 +17,9 @@ from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.remediation import fence_taints
 
-READS: Final = union(migratability.READS, pod_starts.READS)
+READS: Final = union(migratability.READS, pod_starts.READS, fence_taints.READS)
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
 
@@ -32,8 +33,7 @@ def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Prob
 def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:
     """Return that a VM which starts cannot be evicted yet, with what keeps its pod from starting. ``phrase``: its strategy."""
     reason = f"{phrase}, but has not reported yet whether it can migrate; its eviction is refused until then"
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    pod = next((pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod)), None)
+    pod = starting_pod(vmi, cluster)
     why = pod_starts.failure(pod, cluster) if pod is not None else ""
     synchronized = vmi.condition("Synchronized")
     if not why and synchronized["status"].text == "False":
@@ -43,8 +43,21 @@ def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:
     if pod is None or not why:
         return Problem(reason, "wait until KubeVirt has reported LiveMigratable", ProblemCause.NOT_REPORTED)
     command = kubectl("describe", POD, pod.name, vms.namespace_of(vmi))
+    fault = pod_starts.attachment_fault(pod, cluster)
+    remedy = fault.remedy if fault is not None and fault.remedy else ""
     return Problem(
-        f"{reason}. Its pod does not start: {why}", "remove that cause", ProblemCause.NOT_REPORTED, command=command
+        f"{reason}. Its pod does not start: {why}",
+        remedy or "remove that cause",
+        ProblemCause.NOT_REPORTED,
+        command="" if remedy else command,
+    )
+
+
+def starting_pod(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the pod in which a VMI starts; None: it is not known."""
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    return next(
+        (pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod)), None
     )
 
 

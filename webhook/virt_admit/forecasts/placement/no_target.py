@@ -18,6 +18,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.inter_pod_affinity import follows
 
@@ -56,6 +57,9 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     busy = [name for name, why in refusals.items() if all(_passes(cause) for cause in why.split("; "))]
     if busy:
         return _not_ready_now({name: refusals[name] for name in sorted(busy)}, cluster)
+    fenced = _fenced(refusals, cluster)
+    if fenced is not None:
+        return fenced
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
     lasting = _lasting(refusals) or _offered(absent)
@@ -67,6 +71,23 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
     return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
+
+
+def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a node which is back would take the pod, but for the taint of its fencing; None: there is none."""
+    for name, why in sorted(refusals.items()):
+        node = find(cluster, NODE, "", name)
+        left = fence_taints.left(node, cluster) if node is not None else None
+        if left is None or why != f"taint {left.key}":
+            continue
+        waits = fence_taints.waits_for(name, cluster)
+        because = f", whose remediator waits for {waits}" if waits else ""
+        known = f"{name} reports since {left.minutes} min, and still has taint {left.key} of its fencing{because}"
+        others = {other: each for other, each in refusals.items() if other != name}
+        causes = "; ".join((known, *dict.fromkeys(_causes(others))))
+        remedy, command = fence_taints.way_out(name, left, cluster)
+        return Problem(f"{NOWHERE}{causes}", remedy, ProblemCause.NO_TARGET, command=command)
+    return None
 
 
 def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
@@ -50,6 +51,7 @@ _FAILURES: Final = frozenset(
 
 _EVENTS: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedMapVolume", "FailedAttachVolume", "Failed")
 """The kubelet repeats these as long as the cause lasts, at the latest after two minutes; the attach controller does not."""
+_OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
 _WORDS: Final = 200
 _RECENT: Final = timedelta(minutes=5)
 
@@ -65,10 +67,15 @@ def failure(pod: Object, cluster: Cluster) -> str:
                 return f"{reason}: {cut_middle(words, _WORDS)}" if words else reason
     created, current = clock.instant(pod.metadata["creationTimestamp"].text), clock.now(cluster)
     since = max(filter(None, (created, current - _RECENT if current is not None else None)), default=None)
+    attachment = attachment_fault(pod, cluster)  # its event does not say which node has the volume
     for reason in _EVENTS:
         words = events.last_warning(pod, reason, since, cluster)
-        if words:
+        if words and (attachment is None or reason not in _OF_VOLUMES):
             return cut_middle(words, _WORDS)
+    return cut_middle(attachment.what, _WORDS) if attachment is not None else ""
+
+
+def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
+    """Return why a volume of a pod cannot be attached to its node; None: nothing says so."""
     claims = [each.at("persistentVolumeClaim", "claimName").text or "" for each in pod.at("spec", "volumes").items()]
-    node = pod.at("spec", "nodeName").text or "-"
-    return cut_middle(volume_attachments.failure(node, pod.namespace, claims, cluster), _WORDS)
+    return volume_attachments.fault(pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster)

@@ -9,10 +9,11 @@ volume is detached).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.kinds import NODE, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 
@@ -21,10 +22,12 @@ READS: Final[Reads] = {
         "spec.attacher",
         "spec.nodeName",
         "spec.source.persistentVolumeName",
+        "status.attached",
         "status.attachError.message",
         "status.detachError.message",
     ),
     PVC: ("spec.accessModes", "spec.volumeName"),
+    NODE: ("metadata.name",),
 }
 """The fields that say it."""
 _ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
@@ -50,8 +53,16 @@ def detach_error(attachment: Object) -> str:
     return _words(attachment, "detachError") if attachment.deleted else ""
 
 
-def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> str:
-    """Return why the claims of a pod cannot be attached to its node; empty: nothing says so."""
+class AttachmentFault(NamedTuple):
+    """Why a claim cannot be attached to the node of a pod."""
+
+    what: str
+    remedy: str = ""
+    """Empty: what the words name has to be repaired."""
+
+
+def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> AttachmentFault | None:
+    """Return why the claims of a pod cannot be attached to its node; None: nothing says so."""
     for claim in claims:
         try:
             found = cluster.get(PVC, namespace, claim) if claim else None
@@ -60,15 +71,38 @@ def failure(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         name = found.at("spec", "volumeName").text if found is not None else None
         if found is None or not name:
             continue
+        moves = is_of_one_node(found)
         for attachment in entry(cluster, _by_volume, name) or ():
             here = attachment.at("spec", "nodeName").text == node
-            error = detach_error(attachment) if here or is_of_one_node(found) else ""
-            if error:
-                where = attachment.at("spec", "nodeName").text
-                return f"volume {name} of claim {claim} cannot be detached from {where}: {error}"
+            if (here or moves) and (kept := _kept(attachment, f"volume {name} of claim {claim}", cluster)):
+                return kept
             if here and (error := _words(attachment, "attachError")):
-                return f"volume {name} of claim {claim} cannot be attached: {error}"
-    return ""
+                return AttachmentFault(f"volume {name} of claim {claim} cannot be attached: {error}")
+    return None
+
+
+def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault | None:
+    """Return that a volume does not leave a node: its driver says so, or the node is gone."""
+    node, error = attachment.at("spec", "nodeName").text or "?", detach_error(attachment)
+    gone = _is_gone(node, cluster)
+    if not error and not (gone and attachment.at("status", "attached").boolean):
+        return None
+    if not gone:
+        return AttachmentFault(f"{called} cannot be detached from {node}: {error}")
+    command, driver = kubectl("edit", VOLUME_ATTACHMENT, attachment.name), attachment.at("spec", "attacher").text or "?"
+    return AttachmentFault(
+        f"{called} is still attached to {node}, which does not exist{f': {error}' if error else ''}",
+        f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
+        f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
+    )
+
+
+def _is_gone(node: str, cluster: Cluster) -> bool:
+    """Return whether a node is known not to exist."""
+    try:
+        return cluster.get(NODE, "", node) is None
+    except Unseen:
+        return False
 
 
 def is_of_one_node(claim: Object) -> bool:

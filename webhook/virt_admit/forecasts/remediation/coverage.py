@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import (
@@ -41,6 +42,8 @@ class Coverage(NamedTuple):
     """Health checks that cannot act, each with the reason."""
     unseen: tuple[str, ...]
     """What could not be read, so that more nodes may be covered."""
+    left_alone: Mapping[str, tuple[str, str]] = {}
+    """By node: a health check that selects it, and why its remediators leave it alone."""
 
 
 def coverage(cluster: Cluster) -> Coverage:
@@ -52,6 +55,7 @@ def _coverage(cluster: Cluster) -> Coverage:
     covered: set[str] = set()
     idle: list[tuple[str, str]] = []
     unseen: list[str] = []
+    left_alone: dict[str, tuple[str, str]] = {}
     for kind in CHECKS:
         watches = check_scope.watches(cluster, kind)
         unseen += [watches.unseen] if watches.unseen else []
@@ -59,13 +63,15 @@ def _coverage(cluster: Cluster) -> Coverage:
             if watch.check.handler:
                 continue
             reason, blind = _idle(watch, cluster)
+            title = f"{watch.check.obj.kind} {watch.check.obj.name}"
             if reason:
-                idle.append((f"{watch.check.obj.kind} {watch.check.obj.name}", reason))
+                idle.append((title, reason))
                 continue
             unseen += [*blind, *([watch.selection.unseen] if watch.selection.unseen else [])]
-            acting, unread = _acting_on(watch, cluster)
+            acting, refusing, unread = _acting_on(watch, cluster)
             unseen += unread
             covered |= acting
+            left_alone |= {node: (title, why) for node, why in refusing.items()}
     for node in cluster.known(kinds.NODE):
         try:
             policy = harvester_reset.of(node, cluster)
@@ -76,16 +82,17 @@ def _coverage(cluster: Cluster) -> Coverage:
             break
         if policy is not None:
             covered.add(node.name)
-    return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)))
+    return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)), left_alone)
 
 
-def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], list[str]]:
-    """Return the nodes on which a check acts when one of them is lost, and what could not be read of that."""
+def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], dict[str, str], list[str]]:
+    """Return the nodes on which a check acts when one of them is lost, those that it leaves alone, and what is unread."""
     check, selection = watch.check, watch.selection
     if check.kind is not kinds.NHC:
         refused = inactive_reasons.refused(check, selection, cluster).values()
-        return set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused), []
+        return set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused), {}, []
     acting: set[str] = set()
+    refusing: dict[str, str] = {}
     unread: list[str] = []
     stages = first_remediator.stages(check, cluster)
     for node in selection.objects:
@@ -93,7 +100,9 @@ def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], list[st
         unread += found.unseen
         if found.stage is not None and not found.unseen and node.labels.get(unhealthy_objects.EXCLUDED) != "true":
             acting.add(node.name)
-    return acting, unread
+        elif found.fails:
+            refusing[node.name] = found.fails
+    return acting, refusing, unread
 
 
 def _idle(watch: WatchedNodes, cluster: Cluster) -> tuple[str, list[str]]:

@@ -8,10 +8,8 @@ from typing import NamedTuple
 from virt_admit.forecasts.remediation import remediation_steps, timeline
 from virt_admit.forecasts.remediation.remediation_steps import Step
 from virt_admit.forecasts.remediation.timeline import Stage
-from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.remediation import machine_deletion
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 
@@ -50,7 +48,7 @@ def first_remediator(
     wasted, fails = 0, ""
     for number, stage in enumerate(found):
         step = steps[number] if number < len(steps) else None
-        kept, unseen = _kept_machine(node, step, cluster)
+        kept, unseen = _refusal(node, step, cluster)
         if not stage.cut_off and not kept:
             return FirstRemediator(stage, step, wasted, unseen)
         fails = fails or kept
@@ -64,11 +62,11 @@ def _without(found: Sequence[Stage]) -> str:
     return "no step has enough time" if found else "no remediator is set"
 
 
-def _kept_machine(node: Object | None, step: Step | None, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
-    """Return why MachineDeletionRemediation leaves a node alone, and what could not be read of that."""
-    if node is None or step is None or step.kind is not kinds.MDR_TEMPLATE:
+def _refusal(node: Object | None, step: Step | None, cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+    """Return why a remediator leaves a node alone, and what could not be read of that."""
+    if node is None or step is None:
         return "", ()
     try:
-        return machine_deletion.refusal(node, cluster), ()
+        return remediation_steps.refusal(step, node, cluster), ()
     except Unseen as unseen:
         return "", (unseen.what,)

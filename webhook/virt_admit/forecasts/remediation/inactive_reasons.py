@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.config_pool_updates import CURRENT, DESIRED
-from virt_admit.model.remediation import etcd_guard, health_checks, machine_deletion, machine_owners, machines
+from virt_admit.model.remediation import etcd_guard, health_checks, machine_owners, machines, refused_nodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 STORM: Final = "StormActive"
@@ -45,16 +45,21 @@ def obstacles(
 def refused(check: HealthCheck, selection: Selection, cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return the nodes that a check never remediates, by the reason.
 
-    A NodeHealthCheck that only deletes Machines needs one, and a MachineHealthCheck needs the controller of the Machine.
+    Each remediator of a NodeHealthCheck may leave a node alone. A MachineHealthCheck needs the controller of the Machine.
     """
     if check.kind is not kinds.NHC:
         kept = machine_owners.kept(check, selection).items()
         return {reason: [node for machine in some if (node := machines.node_name(machine))] for reason, some in kept}
     steps = remediation_steps.steps(check)
-    only_deletes = bool(steps) and all(step.kind is kinds.MDR_TEMPLATE for step in steps)
-    without_machine = machine_deletion.refused(selection, cluster).by_reason if only_deletes else {}
+    left_alone = refused_nodes.refused(selection, lambda node: _left_alone(steps, node, cluster)).by_reason
     exhausted = list(_exhausted(check, len(steps)))
-    return {**without_machine, **({_EXHAUSTED: exhausted} if exhausted else {})}
+    return {**left_alone, **({_EXHAUSTED: exhausted} if exhausted else {})}
+
+
+def _left_alone(steps: Sequence[remediation_steps.Step], node: Object, cluster: Cluster) -> str:
+    """Return why each of these remediators leaves a node alone: the reason of the first; empty: one acts on it."""
+    reasons = [remediation_steps.refusal(step, node, cluster) for step in steps]
+    return reasons[0] if reasons and all(reasons) else ""
 
 
 _EXHAUSTED: Final = "all its remediators have timed out, and none is left"

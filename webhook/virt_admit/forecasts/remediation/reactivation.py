@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import health_checks, machine_owners, machines
+from virt_admit.model.remediation import fence_agents, health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -53,6 +53,7 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
     found = (
         *_lasting(watch, cluster),
         *_unowned(watch, node),
+        *_unfenced(watch, node, cluster),
         *_limited(watch, budget, down),
         *_unwatched(watch, node),
     )
@@ -121,6 +122,20 @@ def _unowned(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:
             owner = "ControlPlaneMachineSet" if is_master else "MachineSet whose replicas count it"
             words = f"put Machine {machine.full_name} under a {owner}, or use a remediation template in {_title(watch)}"
             yield Reactivation(watch.check, words)
+
+
+def _unfenced(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reactivation]:
+    """Yield what lets a fence agent find the machine of a node."""
+    fences = [step for step in remediation_steps.steps(watch.check) if step.kind is kinds.FAR_TEMPLATE]
+    for step in fences if watch.check.kind is kinds.NHC else ():
+        try:
+            template = step.template(cluster)
+            if template is None or not fence_agents.refusal(template, node):
+                continue
+        except Unseen:
+            continue
+        words = f"add {node} to each parameter in nodeparameters of {step.title}"
+        yield Reactivation(watch.check, words, about("edit", template, kinds.FAR_TEMPLATE))
 
 
 def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactivation]:

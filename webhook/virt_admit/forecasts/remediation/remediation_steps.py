@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import DURATION, MINUTE, format_duration, parse_duration, show
-from virt_admit.model.remediation import health_checks, remediators, selected_nodes
+from virt_admit.model.remediation import fence_agents, health_checks, machine_deletion, remediators, selected_nodes
 from virt_admit.model.remediation.health_checks import TERMINATING, Condition, HealthCheck
 
 NHC_TIME: Final = 5 * MINUTE
@@ -328,3 +328,16 @@ def takes(step: Step, cluster: Cluster, nodes: Iterable[Object] | None = None) -
         return Span(0, None if template is None else remediators.far_duration(template))
     except ValueError:
         return Span(0, None)
+
+
+def refusal(step: Step, node: Object, cluster: Cluster) -> str:
+    """Return why the remediator of a NodeHealthCheck's step leaves a node alone; empty: it acts on it.
+
+    Raises:
+        Unseen: what decides that cannot be read.
+    """
+    if step.kind is kinds.MDR_TEMPLATE:
+        return machine_deletion.refusal(node, cluster)
+    if step.kind is kinds.FAR_TEMPLATE and (template := step.template(cluster)) is not None:
+        return fence_agents.refusal(template, node.name)
+    return ""

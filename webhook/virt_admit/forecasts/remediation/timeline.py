@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.units import MINUTE, SECOND, format_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import check_scope, machine_deletion, machine_owners
+from virt_admit.model.remediation import check_scope, machine_owners, refused_nodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 DEFAULT_GRACE: Final = 50 * SECOND
@@ -193,19 +193,19 @@ def _of_owners(check: HealthCheck, selection: Selection) -> Stage:
 
 
 def _stage(step: Step, cluster: Cluster, nodes: Selection | None) -> Iterator[Stage | Unseen]:
-    takes, done, fails = Span(0, None), _PODS_GONE, ""
+    takes, fails = Span(0, None), ""
     try:
         takes = remediation_steps.takes(step, cluster, None if nodes is None else nodes.objects)
     except Unseen as unseen:
         yield unseen
-    if step.kind is kinds.MDR_TEMPLATE:
-        done = _DELETED
-        if nodes is not None:  # the request of a MachineHealthCheck names the Machine
-            refused = machine_deletion.refused(nodes, cluster)
-            fails = refused.text if refused.everything else ""
-            if refused.unseen:
-                done = _DELETED_IF
-                yield Unseen(refused.unseen)
+    deletes = step.kind is kinds.MDR_TEMPLATE
+    done = _DELETED if deletes else _PODS_GONE
+    if nodes is not None:  # the request of a MachineHealthCheck names the Machine
+        refused = refused_nodes.refused(nodes, lambda node: remediation_steps.refusal(step, node, cluster))
+        fails = refused.text if refused.everything else ""
+        if refused.unseen and deletes:
+            done = _DELETED_IF
+            yield Unseen(refused.unseen)
     yield Stage(f"{step.remediator} {step.name}".rstrip(), takes, done, step.known_timeout, fails)
 
 

@@ -30,6 +30,8 @@ class Obstacle:
     reason: str
     remedy: str
     problem: ProblemId | None = None
+    drained: tuple[str, ...] = ()
+    """Nodes that another operator drains first."""
 
 
 _MANAGED: Final = "harvesterhci.io/managed"

@@ -269,8 +269,7 @@ def _simulated(
     lasting = tuple(_certain_stops(left, lambda row: row.vmi.full_name in for_good))
     ill = (each for pool in pools if pool.obstacle is None for each in pool.failing)
     failed = tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in ill)
-    failing = {each.node for pool in pools for each in pool.failing}  # often a drain that did not end is why
-    undrained = _certain_stops(node for node in plan.nodes if node.name in failing and "cordoned" in node.state)
+    undrained = _certain_stops(node for node in plan.nodes if _is_drained_now(node, pools))
     certain = bool(failed or late or lasting) or any(pool.obstacle for pool in pools)
     if not certain and bool(low.stops) == bool(high.stops) and not any(node in worlds[0].stuck for node in low.stops):
         runs += in_order(simulate, random_runs.worlds(worlds))
@@ -293,6 +292,13 @@ def _simulated(
         (),
     )
     return result, worlds[1], high
+
+
+def _is_drained_now(node: NodePlan, pools: Sequence[Pool]) -> bool:
+    """Return whether the update of a node has failed, often for its drain, or another operator drains the node first."""
+    failing = {each.node for pool in pools for each in pool.failing}
+    others = {name for pool in pools if pool.obstacle is not None for name in pool.obstacle.drained}
+    return node.name in others or (node.name in failing and "cordoned" in node.state)
 
 
 def _depends_on_preemption(plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster) -> bool:

@@ -31,7 +31,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.machine_pools import Overlap
 from virt_admit.model.messages import cut_middle, names
-from virt_admit.model.node_updates import config_pool_updates, node_phases, updaters
+from virt_admit.model.node_updates import config_pool_updates, node_phases, sriov_drains, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
@@ -271,7 +271,7 @@ def _machine_config_pool(
     pool: Object, own: Sequence[Object], max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Pool:
     """Return a pool. Nodes that are not available take up its places, and the operator does not update them."""
-    obstacle = _pool_obstacle(pool)
+    obstacle = _pool_obstacle(pool, own)
     capacity = 1
     try:
         capacity = machine_pools.capacity(pool, len(own))
@@ -314,10 +314,12 @@ def _is_degraded(pool: Object) -> bool:
     return pool.condition("Degraded")["status"].text == "True"
 
 
-def _pool_obstacle(pool: Object) -> Obstacle | None:
+def _pool_obstacle(pool: Object, own: Sequence[Object]) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
-        paused = problem_of(ProblemCause.POOL_PAUSED, pool)
-        return Obstacle(f"MachineConfigPool {pool.name} is paused", _unpause(pool, MACHINE_CONFIG_POOL), paused)
+        paused, reason = problem_of(ProblemCause.POOL_PAUSED, pool), sriov_drains.words(pool, own)
+        if sriov_drains.has_paused(pool, own):
+            return Obstacle(reason, sriov_drains.remedy(own), paused, sriov_drains.drained(own))
+        return Obstacle(reason, _unpause(pool, MACHINE_CONFIG_POOL), paused)
     if _is_degraded(pool):
         said = [pool.condition(kind) for kind in ("NodeDegraded", "RenderDegraded", "Degraded")]
         texts = [each["message"].text or each["reason"].text for each in said if each["status"].text == "True"]

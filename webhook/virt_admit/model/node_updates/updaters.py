@@ -9,11 +9,21 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.node_updates import config_pool_updates, harvester_upgrades, machine_rollouts, maintenance_updates
+from virt_admit.model.node_updates import (
+    config_pool_updates,
+    harvester_upgrades,
+    machine_rollouts,
+    maintenance_updates,
+    sriov_drains,
+)
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, PoolUpdate
 
 READS: Final = union(
-    config_pool_updates.READS, machine_rollouts.READS, maintenance_updates.READS, harvester_upgrades.READS
+    config_pool_updates.READS,
+    machine_rollouts.READS,
+    maintenance_updates.READS,
+    harvester_upgrades.READS,
+    sriov_drains.READS,
 )
 """The fields that say what updates a node."""
 

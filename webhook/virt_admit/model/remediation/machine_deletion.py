@@ -5,8 +5,7 @@ Source: medik8s/machine-deletion-remediation: internal/controller/machinedeletio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -14,8 +13,8 @@ from virt_admit.model.kubernetes.kinds import MACHINE, NODE
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.messages import names
-from virt_admit.model.remediation import machines
+from virt_admit.model.remediation import machines, refused_nodes
+from virt_admit.model.remediation.refused_nodes import Refused
 
 READS: Final[Reads] = {
     NODE: (f"metadata.annotations.{machine_nodes.OWNER}",),
@@ -24,37 +23,9 @@ READS: Final[Reads] = {
 """The fields that ``refused`` reads."""
 
 
-class Refused(NamedTuple):
-    """The selected nodes that are not remediated."""
-
-    by_reason: Mapping[str, tuple[str, ...]]
-    """The names of the nodes by the reason."""
-    everything: bool
-    """Whether no other node is selected."""
-    unseen: str = ""
-    """What could not be read, so that more nodes may be among them."""
-
-    @property
-    def text(self) -> str:
-        """The reasons with their nodes: ``no Machine exists (a, b)``."""
-        return "; ".join(f"{reason} ({names(nodes, 60)})" for reason, nodes in self.by_reason.items())
-
-
 def refused(nodes: Selection, cluster: Cluster) -> Refused:
-    """Return which of these nodes MachineDeletionRemediation leaves alone."""
-    by_reason: dict[str, list[str]] = {}
-    unseen = nodes.unseen
-    for node in nodes.objects:
-        try:
-            reason = refusal(node, cluster)
-        except Unseen as missing:
-            unseen = missing.what
-            continue
-        if reason:
-            by_reason.setdefault(reason, []).append(node.name)
-    found = {reason: tuple(some) for reason, some in by_reason.items()}
-    total = sum(map(len, found.values()))
-    return Refused(found, bool(total) and total == len(nodes) and not nodes.unseen, unseen)
+    """Return which of these nodes stay as they are."""
+    return refused_nodes.refused(nodes, lambda node: refusal(node, cluster))
 
 
 def refusal(node: Object, cluster: Cluster) -> str:

@@ -8,51 +8,30 @@ gone; a taint that an administrator set stays until it is removed.
 remediation object that keeps its finalizer. Then remove the taint.
 """
 
-import datetime
-
-from virt_admit.model.kubernetes import clock
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule, union
-
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-REMEDIATORS = "medik8s.io/"
-"""Start of the taints of Self Node Remediation and Fence Agents Remediation."""
-SETTLED = datetime.timedelta(minutes=10)
-"""A remediator removes its taint soon after the node is back."""
+from virt_admit.model.messages import cut
+from virt_admit.model.remediation import fence_taints
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(NODE,),
-    reads=union(
-        clock.READS,
-        {
-            NODE: (
-                "spec.taints",
-                "status.conditions.type",
-                "status.conditions.status",
-                "status.conditions.lastTransitionTime",
-            )
-        },
-    ),
+    reads=fence_taints.READS,
     action=Action.WARN,
     event="FenceTaintLeft",
     at_admission=False,
     sources=(
         "kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating",
-        "medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#removeOutOfServiceTaint",
+        "medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted",
     ),
 )
 def check(node: Object, context: Context) -> Findings:
-    ready = node.condition("Ready")
-    back = clock.since(ready["lastTransitionTime"].text, context.cluster)
-    if ready["status"].text != "True" or back is None or back < SETTLED:
-        return
-    for taint in node.at("spec", "taints").items():
-        key = taint["key"].text or ""
-        if taint["effect"].text == "NoExecute" and (key == OUT_OF_SERVICE or key.startswith(REMEDIATORS)):
-            yield Finding(
-                taint.path,
-                f"this node reports since {int(back.total_seconds() // 60)} minutes, but its taint {key} still ends every "
-                "pod there, and no VM can run on it. Finish its remediation, then remove the taint.",
-                value=node.name,
-            )
-            return
+    found = fence_taints.left(node, context.cluster)
+    if found is not None:
+        waits = fence_taints.waits_for(node.name, context.cluster)
+        why = f" (it waits for {cut(waits, 60)})" if waits else ""
+        yield Finding(
+            found.taint.path,
+            f"this node reports since {found.minutes} minutes, but its taint {found.key} still ends every pod there, and no "
+            f"VM can run on it. Finish its remediation{why}, then remove the taint.",
+            value=node.name,
+        )

@@ -40,9 +40,10 @@ def check(node: Object, context: Context) -> Findings:
     returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
     doubts = (*covered.unseen, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
-        why = cut(f" ({covered.idle[0][0]}: {covered.idle[0][1]}", 80) + ")" if covered.idle else ""
+        idle = [*filter(None, [covered.left_alone.get(node.name)]), *covered.idle]
+        why = cut(f" ({idle[0][0]}: {idle[0][1]}", 96) + ")" if idle else ""
         vms = count(len(returning), "VM")
-        remedy = "Let it act, or use another check." if why else "Select it in a NodeHealthCheck."
+        remedy = "Let it act, or use another." if why else "Select it in a NodeHealthCheck."
         yield Finding(
             node.metadata["name"].path,
             f"no health check can act on this node{why}, so {vms} would not restart after its loss. {remedy}",

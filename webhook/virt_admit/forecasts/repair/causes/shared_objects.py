@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -48,7 +48,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.model.node_updates import maintenance_updates
+from virt_admit.model.node_updates import maintenance_updates, sriov_drains
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.pod_size import PodSize
@@ -305,8 +305,10 @@ def _workload(pod: Object, cluster: Cluster) -> _Scaled | str:
 
 
 def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
-    """Unpause a pool, the last step of all: the roll-out starts at once."""
+    """Unpause a pool, the last step of all: the roll-out starts at once. Another operator resumes what it paused."""
     pool = _object(problem, cluster)
+    if sriov_drains.has_paused(pool, _members(pool, cluster)):
+        return problem.remedy
     if not pool.at("spec", "paused").boolean:
         return _uncordoned(pool, cluster) or problem.remedy
     subject = problem.subject
@@ -329,13 +331,17 @@ def _uncordoned(pool: Object, cluster: Cluster) -> RepairStep | None:
     """Return the step that uncordons a node of a pool: the operator updates no pool while one of its nodes is away."""
     if kinds.of(pool) is not MACHINE_CONFIG_POOL or pool.condition("Degraded")["status"].text == "True":
         return None
-    pools = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
-    members = {each.name: own for each, own in pools}
-    for node in sorted(members.get(pool.name, ()), key=lambda found: found.name):
+    for node in sorted(_members(pool, cluster), key=lambda found: found.name):
         ready = node.condition("Ready")["status"].text == "True"
         if ready and node.at("spec", "unschedulable").boolean:
             return uncordon(node)
     return None
+
+
+def _members(pool: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the nodes of a MachineConfigPool."""
+    pools = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
+    return next((own for each, own in pools if each.full_name == pool.full_name), ())
 
 
 POOL_KINDS: Final = (MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT)

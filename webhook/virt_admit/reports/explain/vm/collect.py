@@ -7,14 +7,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain import drain_plan, vm_events
+from virt_admit.forecasts.drain import drain_plan, vm_events, vm_problems
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states import lost_launchers
+from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.placement import start_candidates
+from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
@@ -70,7 +71,8 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     migratable = _migratable(found, cluster, unseen)
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
-    placement = move.row.placement if move is not None else _start(found, cluster, unseen)
+    bound = _bound(found, cluster) if move is None else ""
+    placement = move.row.placement if move is not None else None if bound else _start(found, cluster, unseen)
     unseen += placement.unseen if placement is not None else ()
     rules = _rules(found, cluster, opinion, unseen)
     state, drain = move.row.state if move is not None else None, _drain(found, move, events)
@@ -81,7 +83,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=placement.certain if placement is not None else None,
+        candidates=placement.certain if placement is not None else (bound,) if bound else None,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
@@ -102,12 +104,14 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
 
 
 def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | None:
-    """Return where a VM that does not run could start; None: that cannot be determined, or it is about to run."""
-    if found.vm is None or _resting(found) != STOPPED:
-        unseen.append("where a VM that is not on a node yet could go")
-        return None
+    """Return where a VM that does not run could start; None: that cannot be determined."""
+    starting = found.vmi is not None and found.vmi.at("status", "phase").text in STARTING_PHASES
     try:
-        return start_candidates.start_target(found.vm, cluster).placement
+        if found.vmi is not None and starting:
+            return candidates.target(found.vmi, cluster, moves=False).placement
+        if found.vm is not None and _resting(found) == STOPPED:
+            return start_candidates.start_target(found.vm, cluster).placement
+        raise Unseen("where a VM that is not on a node yet could go")
     except Unseen as blind:
         unseen.append(blind.what)
         return None
@@ -115,6 +119,14 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
 
 def _migrates(events: Sequence[EventForecast]) -> bool:
     return any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
+
+
+def _bound(found: FoundVm, cluster: Cluster) -> str:
+    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; empty: none yet."""
+    if found.vmi is None or found.vmi.at("status", "phase").text not in STARTING_PHASES:
+        return ""
+    pod = vm_problems.starting_pod(found.vmi, cluster)
+    return (pod.at("spec", "nodeName").text or "") if pod is not None else ""
 
 
 class _Around(NamedTuple):
@@ -243,10 +255,16 @@ def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | N
         if lost_launchers.is_gone(found.vmi, cluster):
             return False
         known = vmis.migratable(found.vmi)
+        if known is None and found.vmi.at("status", "phase").text in STARTING_PHASES:
+            return _assessed(found, cluster, unseen)  # KubeVirt says it after the start
         unseen += [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
         return known
     if VMI in _unread_kinds(found):
         return None
+    return _assessed(found, cluster, unseen)
+
+
+def _assessed(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | None:
     assessed = migratability.assess(found.obj, cluster)
     unseen += assessed.unseen
     return {Migratable.YES: True, Migratable.NO: False}.get(assessed.migratable)

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.forecasts.drain import vm_problems
+from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POD, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
@@ -22,7 +25,7 @@ _LONGEST: Final = 200
 
 
 def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
-    """Yield what the statuses of a VM, its VMI and its data volumes say, each with the command that shows more.
+    """Yield what the statuses of a VM, its VMI, their pod and their data volumes say, each with the command that shows more.
 
     Args:
         migrates: whether a migration that is asked for now starts, by its forecast.
@@ -32,6 +35,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _starts(found.vm)
     if found.vmi is not None:
         yield from _instance(found.vmi, migrates=migrates)
+        yield from _pod(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -84,6 +88,22 @@ def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
         way = f"a migration replaces it: {move}" if migrates else "a migration that completes or a restart replaces it"
         yield f"its launcher is older than KubeVirt; {way}"
+
+
+def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why the pod of a VMI that starts has no node yet, or does not start on its node."""
+    pod = vm_problems.starting_pod(vmi, cluster) if vmi.at("status", "phase").text in STARTING_PHASES else None
+    if pod is None:
+        return
+    node, placed = pod.at("spec", "nodeName").text, pod.condition("PodScheduled")
+    described = kubectl("describe", POD, pod.name, pod.namespace)
+    if not node and placed["status"].text == "False":
+        yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
+    elif node and (why := pod_starts.failure(pod, cluster)):
+        fault = pod_starts.attachment_fault(pod, cluster)
+        remedy = fault.remedy if fault is not None and fault.remedy else described
+        since = pod.metadata["creationTimestamp"].text
+        yield f"its pod is on {node}{f' since {since}' if since else ''} and does not start: {why}: {remedy}"
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:

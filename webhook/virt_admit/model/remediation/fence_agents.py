@@ -1,0 +1,74 @@
+"""The nodes that FenceAgentsRemediation cannot fence, because its template has no parameters for them.
+
+Up to 0.5 the operator starts no agent for a node that a map of ``nodeparameters`` leaves out. Later ones start it without
+the parameter, and an agent without the address or the outlet of a machine fails. Sources:
+medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#buildFenceAgentParams (0.5.1, 0.6.1),
+api/v1alpha1/fenceagentsremediation_params.go#validateFenceAgentParams (0.7.0);
+ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import names
+from virt_admit.model.remediation.remediators import far_spec
+
+_ADDRESS: Final = "--ip"
+_MACHINE: Final = (_ADDRESS, "--plug")
+"""The parameters without which an agent does not know its machine."""
+_INSTEAD: Final = ("--managed", "--target")
+"""Other names of the address, which a few agents have."""
+_MANAGEMENT_CONTROLLERS: Final = re.compile(r"fence_(ipmilan|redfish|idrac|ilo|imm)")
+"""Agents of single machines, which need the address of each."""
+
+
+def refusal(template: Object, node: str) -> str:
+    """Return why the agent of a template cannot fence a node; empty: its parameters let it.
+
+    Raises:
+        Unseen: a Secret may hold what is missing, or the agent may not need it.
+    """
+    spec = far_spec(template)
+    missing = list(_missing(template, node))
+    if not missing and _has_own(template, node):
+        return ""
+    secret = spec["nodeSecretNames"][node].text
+    if secret is None and not missing:
+        secret = spec["sharedSecretName"].text
+    if secret:
+        raise Unseen(f"whether Secret {template.namespace}/{secret} has the parameters of {node}")
+    if missing and not set(missing) & set(_MACHINE):
+        raise Unseen(f"whether {spec['agent'].text or 'the fence agent'} fences {node} without {names(missing)}")
+    return f"{template.kind} {template.full_name} has no {names(missing) if missing else 'parameter of its own'} for it"
+
+
+def _missing(template: Object, node: str) -> Iterator[str]:
+    """Yield the parameters of other nodes, or of the agent, that have no value for a node."""
+    spec = far_spec(template)
+    shared = spec["sharedparameters"]
+    by_node = dict(spec["nodeparameters"].entries())
+    for name, values in by_node.items():
+        unset = not values[node].text if name in _MACHINE else node not in values.map
+        if unset and not shared[name].text and (name != _ADDRESS or not _addressed_otherwise(template)):
+            yield name
+    needs_address = _MANAGEMENT_CONTROLLERS.match(spec["agent"].text or "") and not spec["sharedSecretName"].text
+    if needs_address and _ADDRESS not in by_node and not shared[_ADDRESS].text and not _addressed_otherwise(template):
+        yield _ADDRESS
+
+
+def _addressed_otherwise(template: Object) -> bool:
+    spec = far_spec(template)
+    return any(spec[place][name].present for place in ("sharedparameters", "nodeparameters") for name in _INSTEAD)
+
+
+def _has_own(template: Object, node: str) -> bool:
+    """Return whether the parameters of a node differ from those of the others."""
+    spec = far_spec(template)
+    if any("{{" in value for value in spec["sharedparameters"].texts.values()):
+        return True
+    return any(node in values.map for _, values in spec["nodeparameters"].entries())
