@@ -113,7 +113,7 @@ def reviews_on_500_nodes() -> Iterator[tuple[str, float, float, float]]:
 
         return cpu(answer) - cpu(move)
 
-    for name, body, bound in (("a VM that starts", review(new), 2.5), ("an edited label", review(edited, new), 1.2)):
+    for name, body, bound in (("a VM that starts", review(new), 2.0), ("an edited label", review(edited, new), 1.2)):
         text = json.dumps(body).encode()
         yield name, *by_turns(partial(answered, text, on), partial(answered, text, off)), bound
 
