@@ -132,6 +132,13 @@ verify-scheduler: .venv/.ready
 verify-outage: .venv/.ready
 	@$(BIN)/python -m tests.scheduler.verify_outage $(COUNT) $(SEED)
 
+## make verify-clocks COUNT=200
+##                the time line of lost nodes against kube-controller-manager's own controllers, in virtual time;
+##                RECORD=1 writes the runs that the tests replay
+.PHONY: verify-clocks
+verify-clocks: .venv/.ready
+	@$(BIN)/python -m tests.upstream.clocks $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
+
 ## make verify-admissions COUNT=1000
 ##                the room that the webhook keeps, against the same objects at once, in random sequences of admissions
 .PHONY: verify-admissions

@@ -37,7 +37,7 @@ def differences(given: Mapping[str, Any], result: Mapping[str, Any]) -> Iterator
     running = result["vmi"] | {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
     running["status"] = running.get("status", {}) | {"nodeName": "here", "phase": "Running"}
     cluster = _cluster(given, running, result)
-    yield from _sizes("as written", _as_written(given), cluster, result["launch"])
+    yield from _sizes("as written", as_written(given), cluster, result["launch"])
     yield from _sizes("running", Object(running), cluster, result["launch"])
     vmi = Object(running)
     amounts = launcher_resources.pod(expand(vmi, cluster), cluster).requests
@@ -52,18 +52,21 @@ def _cluster(given: Mapping[str, Any], running: Any, result: Mapping[str, Any]) 
     spec = {"nodeName": "here", "nodeSelector": result["launch"]["spec"]["nodeSelector"] | given["migrated"]}
     owner = {"kind": "VirtualMachineInstance", "name": running["metadata"]["name"]}
     source = {"name": "source", "namespace": "shop", "labels": result["launch"]["labels"], "ownerReferences": [owner]}
-    objects = [
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": source, "spec": spec, "status": {"phase": "Running"}}
+    return Snapshot(map(Object, [*surroundings(given), running, pod]), complete=["*"])
+
+
+def surroundings(given: Mapping[str, Any]) -> list[Any]:
+    """Return the cluster of a case without the VMI."""
+    return [
         given["kubevirt"],
         given["node"],
-        running,
-        {"apiVersion": "v1", "kind": "Pod", "metadata": source, "spec": spec, "status": {"phase": "Running"}},
         {"apiVersion": "v1", "kind": "Namespace", **given["namespace"]},
         *({"apiVersion": "v1", "kind": "ResourceQuota", **each} for each in given["quotas"]),
         *({"apiVersion": "v1", "kind": "PersistentVolumeClaim", **each} for each in given["claims"]),
         *({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", **e} for e in given["networks"]),
         *_types(given),
     ]
-    return Snapshot(map(Object, objects), complete=["*"])
 
 
 def _types(given: Mapping[str, Any]) -> Iterator[Any]:
@@ -72,7 +75,7 @@ def _types(given: Mapping[str, Any]) -> Iterator[Any]:
             yield {"apiVersion": _TYPE[key], "kind": _KINDS[key], "metadata": {"name": "given"}, "spec": spec}
 
 
-def _as_written(given: Mapping[str, Any]) -> Object:
+def as_written(given: Mapping[str, Any]) -> Object:
     """Return the VMI as its user wrote it, or the VM that starts it."""
     vmi = given["vmi"]
     if not given["type"]:

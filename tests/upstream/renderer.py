@@ -26,6 +26,8 @@ HEALTH = LAUNCHER.with_name("health")
 COPIES = LAUNCHER.with_name("copies")
 """The claims that CDI makes for copies of disks. It shares no package with the others, so ``make verify-upstream`` alone
 builds it: four minutes of a processor."""
+CLOCKS = LAUNCHER.with_name("clocks")
+"""Kubernetes' controllers for lost nodes. ``make verify-clocks`` alone builds it."""
 PROMETHEUS = LAUNCHER.with_name("prometheus")
 """Prometheus' engine for expressions."""
 

@@ -6,12 +6,12 @@ nodes that it has no second one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage import failover_demand
 from virt_admit.forecasts.outage.failover_demand import RoomDemand
-from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView
+from virt_admit.forecasts.outage.failover_room import Room, RoomLoss
 from virt_admit.forecasts.outage.tolerance import Tolerance
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time
@@ -31,6 +31,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.ledger import Role, Shape
 from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+from virt_admit.model.scheduler.room_totals import RoomView
 
 READS: Final[Reads] = union(
     failover_demand.READS,
@@ -81,19 +82,21 @@ def shortage(
         Unseen: a node does not report what it offers.
     """
     view = asked.view._replace(everything=everything)
-    if len(room.open(view)) < 2:
+    if room.number(view) < 2:
         return None
+    pending = room.pending
+    margins = {key: wanted + ahead.get(key, 0) + pending.get(key, 0) for key, wanted in asked.requests.items()}
+    tight = room.tight(margins, tolerance, view)
     found = [
         each
-        for resource in _in_order(asked.requests)
+        for resource in _in_order(tight)
         if (each := _short_of(resource, room, asked, ahead, tolerance, cluster, view)) is not None
     ]
     return next((each for each in found if each.crosses), found[0] if found else None)
 
 
-def _in_order(requests: Resources) -> Iterator[str]:
-    yield from (resource for resource in _FIRST if resource in requests)
-    yield from sorted(resource for resource in requests if resource not in _FIRST)
+def _in_order(resources: Collection[str]) -> list[str]:
+    return sorted(resources, key=lambda each: (_FIRST.index(each) if each in _FIRST else len(_FIRST), each))
 
 
 def _short_of(
@@ -105,10 +108,8 @@ def _short_of(
     cluster: Cluster,
     view: RoomView,
 ) -> Shortage | None:
-    wanted, before, pending = asked.requests[resource], ahead.get(resource, 0), room.pending(resource)
+    wanted, before, pending = asked.requests[resource], ahead.get(resource, 0), room.pending.get(resource, 0)
     margin = wanted + before + pending
-    if not tolerance.reserve and room.free(resource, view) - room.at_most(resource, tolerance, view) >= margin:
-        return None
     slacks = sorted(_slacks(resource, room, margin, tolerance, cluster, view), key=lambda each: each[0])
     if slacks and not asked.returns:  # on the node that is lost it takes nothing from others
         slacks = [each for each in slacks if each[1] is None] or slacks[1:]
@@ -129,8 +130,6 @@ def _slacks(
     free = room.free(resource, view)
     if tolerance.reserve > 0 and free - room.reserve(resource, tolerance, view) < margin:
         yield free - room.reserve(resource, tolerance, view), None
-    if free - room.at_most(resource, tolerance, view) >= margin:
-        return
     for number, (weight, loss) in enumerate(room.losses(resource, tolerance, view)):
         if free - weight >= margin or number >= _MOST_LOSSES:
             return
@@ -212,7 +211,7 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
         Unseen: a node does not report what it offers.
     """
     wanted = asked.requests.get(MEMORY, 0)
-    if asked.number != 1 or wanted <= 0:
+    if asked.number != 1 or wanted <= 0 or room.has_other_places(wanted, asked.view):
         return None
     places = _places(room, asked)
     if not places:

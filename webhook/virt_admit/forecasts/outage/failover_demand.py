@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage import tolerance
-from virt_admit.forecasts.outage.failover_room import RoomView
 from virt_admit.forecasts.outage.failover_room import room as room_of
 from virt_admit.forecasts.outage.recent_starts import RecentStart, recent_starts, together
 from virt_admit.forecasts.placement import permanent_constraints, quotas
@@ -28,6 +27,7 @@ from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
 from virt_admit.model.kubevirt.launcher.vm_ledger import Taken, VmLedger
 from virt_admit.model.scheduler.preemption import HIGHEST
 from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+from virt_admit.model.scheduler.room_totals import RoomView
 
 READS: Final[Reads] = union(
     vm_ledger.READS,
@@ -163,7 +163,7 @@ def size(obj: Object, cluster: Cluster) -> Resources:
     given = expand(obj, cluster)
     for what in launcher_resources.unseen(given, cluster):
         raise Unseen(what)
-    return {**launcher_resources.pod(given, cluster).requests, PODS: 1}
+    return {**launcher_resources.requests_as_known(given, cluster), PODS: 1}
 
 
 def _more(new: Resources, old: Resources) -> Resources:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from virt_admit.forecasts.outage import failover, failover_room
-from virt_admit.forecasts.outage.failover_room import Room, RoomLoss, RoomView
+from virt_admit.forecasts.outage.failover_room import Room, RoomLoss
 from virt_admit.forecasts.outage.tolerance import Tolerance
 from virt_admit.model.kubernetes.cluster import Cluster, keep
 from virt_admit.model.scheduler.ledger import Role
 from virt_admit.model.scheduler.resources import CPU, MEMORY
+from virt_admit.model.scheduler.room_totals import RoomView
 
 
 class WorstLoss(NamedTuple):
@@ -36,7 +37,7 @@ def worst(room: Room, tolerance: Tolerance, cluster: Cluster, *, everything: boo
         Unseen: a node does not report what it offers.
     """
     view = RoomView(everything=everything)
-    if len(room.open(view)) < 2:
+    if room.number(view) < 2:
         return None
     short = sorted(_short(room, tolerance, cluster, view), key=lambda each: (each.free - each.needed, str(each.loss)))
     for resource in dict.fromkeys((MEMORY, CPU, *(each.resource for each in short))):

@@ -352,9 +352,13 @@ def by_hand(loss: Loss) -> tuple[Part, ...]:
     return detection(loss), POD_GONE
 
 
-def evicted(loss: Loss) -> int:
-    """Return after how many seconds at most the pods of a lost node without own tolerations are marked for deletion."""
-    return (detection(loss).high or 0) + machine_replacement.TOLERATED
+def evicted(node: str, loss: Loss) -> int | None:
+    """Return after how many seconds at most the pods of a lost node without own tolerations are marked for deletion.
+
+    None: never.
+    """
+    delay = loss.taint_delay(node)
+    return None if delay is None else (detection(loss).high or 0) + delay + machine_replacement.TOLERATED
 
 
 def taint(nodes: tuple[str, ...]) -> str:

@@ -33,6 +33,13 @@ SLOW_ZONE: Final = 50
 """Nodes up to which the node controller deletes no pod in a zone in trouble (``large-cluster-size-threshold``)."""
 _UNHEALTHY_SHARE: Final = (55, 100)
 """The share of not ready nodes from which a zone is in trouble (``unhealthy-zone-threshold``)."""
+_BETWEEN_TAINTS: Final = 10
+"""Seconds between the taints of two nodes of a zone (``node-eviction-rate``)."""
+_BETWEEN_SLOW_TAINTS: Final = 100
+"""The same in a large zone in trouble (``secondary-node-eviction-rate``)."""
+_NOTICED_APART: Final = 15
+"""Seconds between the first and the last node that is noticed: 10 s of the Lease, and 5 s until the next look. Meanwhile a
+zone that is lost as a whole counts as in trouble, so none of its nodes is tainted."""
 
 
 class Quorum(NamedTuple):
@@ -138,20 +145,31 @@ class Loss:
         """Whether the leader of kube-controller-manager may be on a lost node."""
         return not self.lost.isdisjoint(control_plane.members(self.cluster))
 
-    def deletion_interval(self, node: str) -> int | None:
-        """Return how many seconds pass between the taints of two lost nodes of the node's zone.
+    def taint_delay(self, node: str) -> int | None:
+        """Return how many seconds at most pass from the moment at which a lost node is noticed until it is tainted.
 
-        None: kube-controller-manager taints none there, so it deletes no pod
+        None: kube-controller-manager taints none in its zone, so it deletes no pod
         (pkg/controller/nodelifecycle/node_lifecycle_controller.go#ComputeZoneState, #ReducedQPSFunc).
         """
         zones = self._zones
         if all(zone.ready == 0 for zone in zones.values()):
             return None
         zone = zones[self.cluster.cached(_zone_of).get(node, ())]
+        others = sum(1 for _ in self.in_zone_of(node)) - 1
         down, total = zone.total - zone.ready, zone.total
         if zone.ready == 0 or down <= 2 or down * _UNHEALTHY_SHARE[1] < total * _UNHEALTHY_SHARE[0]:
-            return 10
-        return None if total <= SLOW_ZONE else 100
+            return others and others * _BETWEEN_TAINTS + _NOTICED_APART
+        return None if total <= SLOW_ZONE else others * _BETWEEN_SLOW_TAINTS + _NOTICED_APART
+
+    def taints_the_first(self, node: str) -> bool:
+        """Return whether one lost node of a zone is tainted although its zone is in trouble: it is noticed before the
+        others, and tainted at once (``tests/upstream/clocks.py``)."""
+        return self.taint_delay(node) is None and any(zone.ready for zone in self._zones.values())
+
+    def in_zone_of(self, node: str) -> Iterator[str]:
+        """Yield the lost nodes of the node's zone."""
+        zone_of = self.cluster.cached(_zone_of)
+        yield from (name for name in self.nodes if zone_of.get(name, ()) == zone_of.get(node, ()))
 
     @functools.cached_property
     def _zones(self) -> Mapping[tuple[str, ...], _Zone]:

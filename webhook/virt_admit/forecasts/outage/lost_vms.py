@@ -355,7 +355,7 @@ def _controllers_lost(node: str, gone: int, loss: Loss) -> Iterator[Part]:
     nodes = loss.cluster.cached(_controllers)
     if not nodes or not nodes <= loss.lost:
         return
-    evicted = None if loss.deletion_interval(node) is None else health_actors.evicted(loss)
+    evicted = health_actors.evicted(node, loss)
     if evicted is None or gone < evicted:
         yield Part("virt-controller started elsewhere", *_CONTROLLER_START)
     elif gone < evicted + _CONTROLLER_START[1]:

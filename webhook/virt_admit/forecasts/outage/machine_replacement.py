@@ -52,6 +52,9 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
     refusing, perhaps, unread = _refusing(node, loss)
     ends = _drain_end(refusing, node, loss)
     if ends is None and limit is None:
+        if _perhaps_first(node, loss):
+            first = f"whether {node} is tainted before its zone counts as in trouble"
+            return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, unseen=(first,))
         return (
             "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
             "deletes their pods"
@@ -101,7 +104,7 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     """
     if not refusing:
         return 0
-    if loss.deletion_interval(node) is None:
+    if loss.taint_delay(node) is None:
         return None
     tolerated = [_tolerated(vmi) for vmi in refusing]
     grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
@@ -111,6 +114,15 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     ]
     known = [end for end in ends if end is not None]
     return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
+
+
+def _perhaps_first(node: str, loss: Loss) -> bool:
+    """Return whether chance decides on the VMs of a node in a zone in trouble. Where several nodes have VMs, the drain of
+    all but one of them never ends."""
+    others = (name for name in loss.in_zone_of(node) if name != node)
+    if not loss.taints_the_first(node) or any(_refusing(other, loss)[0] for other in others):
+        return False
+    return all(_tolerated(vmi) is not None for vmi in _refusing(node, loss)[0])
 
 
 def _refusing(node: str, loss: Loss) -> tuple[list[Object], list[Object], tuple[str, ...]]:

@@ -40,7 +40,7 @@ def reserve(cluster: Cluster) -> Reserve | None:
     """Return what is left; None: something cannot be read, there is one node, or an autoscaler may add nodes."""
     try:
         room = failover_room.room(cluster)
-        if len(room.open()) < 2 or failover.grows(cluster):
+        if room.number() < 2 or failover.grows(cluster):
             return None
         left = {resource: _least(resource, room, cluster) for resource in (MEMORY, CPU, PODS)}
     except Unseen:
@@ -49,7 +49,7 @@ def reserve(cluster: Cluster) -> Reserve | None:
 
 
 def _least(resource: str, room: Room, cluster: Cluster) -> tuple[int, str]:
-    free = room.free(resource) - room.pending(resource)
+    free = room.free(resource) - room.pending.get(resource, 0)
     return min(
         (free - weight + failover.bound(room, loss, cluster).get(resource, 0), str(loss))
         for weight, loss in islice(room.losses(resource, ONE_NODE), _MOST_LOSSES)

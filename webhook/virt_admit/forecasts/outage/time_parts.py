@@ -63,16 +63,17 @@ def total(parts: Iterable[Part]) -> Seconds:
 def detection(loss: Loss) -> Part:
     """Return how long it takes until Ready is Unknown.
 
-    kube-controller-manager looks every 5 s. A new leader counts from its own first look
-    (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old one.
+    Counted from the last renewal of the node's Lease, at most 10 s before the loss. kube-controller-manager looks every 5 s.
+    A new leader counts from its own first look (node_lifecycle_controller.go#updateNodeHealth), after the Lease of the old
+    one. All parts that kube-controller-manager decides are checked against its own controllers: ``tests/upstream/clocks.py``.
     """
     grace = timeline.grace_period(loss.cluster) // SECOND
     return Part("detected", grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
 
 
 _PERIOD: Final = 5
-_LEASE: Final = 17
-"""``leader-elect-lease-duration`` of 15 s and a retry after 2 s."""
+_LEASE: Final = 27
+"""``leader-elect-lease-duration`` of 15 s, a retry after 2 s, and up to 10 s from the last renewal of the node to the loss."""
 POD_GONE: Final = Part("pod gone", 0, 20)
 """PodGC looks every 20 s (podgc/gc_controller.go#gcTerminating)."""
 NODE_GONE: Final = Part("pod gone", 40, 60)

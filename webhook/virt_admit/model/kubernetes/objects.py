@@ -159,6 +159,12 @@ class Field:
             for index, item in enumerate(self.value):
                 yield Field(item, self, (index,))
 
+    @property
+    def maps(self) -> list[dict[str, Any]]:
+        """The items of a list that are maps, as plain data, for readers that need no paths."""
+        value = self.value
+        return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
     def entries(self) -> Iterator[tuple[str, Field]]:
         """Yield key and value of each entry of a map whose keys are user-defined (labels, annotations)."""
         for key, value in self.map.items():

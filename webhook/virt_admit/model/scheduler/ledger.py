@@ -9,13 +9,26 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.resources import PODS, Resources
 from virt_admit.model.scheduler.snapshot import Node
 
 T = TypeVar("T")
+F = TypeVar("F", bound="Follower")
+
+
+class Follower(Protocol):
+    """A value that is kept by the changes of nodes."""
+
+    def follow(self, ledger: Ledger, changed: Collection[str]) -> None:
+        """Take over the state of these nodes. Some of them may not exist (any more), and the empty name stands for pods
+        without a node."""
+
+    def copy(self) -> Follower:
+        """Return a copy that changes alone."""
+
 
 _MOST_DERIVED: Final = 200
 _MOST_CHANGES: Final = 10_000
@@ -101,6 +114,7 @@ class Ledger:
         self._log: tuple[int, list[str]] = 0, []
         """The node of each change since a generation. Both are replaced together."""
         self._derived: dict[Hashable, tuple[int, Any]] = {}
+        """By key a generation, and the ``Follower`` that has followed the changes up to it. Who changes one takes it out."""
 
     @property
     def generation(self) -> int:
@@ -138,25 +152,26 @@ class Ledger:
         if len(changed) > _MOST_CHANGES:
             self._log = first + len(changed), []
 
-    def derive(self, key: Hashable, start: T, follow: Callable[[T, Collection[str]], T]) -> T:
-        """Return a value that follows the changes of nodes: a change costs as much as there is on one node.
+    def derive(self, key: Hashable, make: Callable[[], F], read: Callable[[F], T]) -> T:
+        """Return what is read of a value that follows the changes of nodes: a change costs what is on one node.
 
         Args:
-            key: names the function, with everything else that the value depends on.
-            start: the value without nodes.
-            follow: returns the value after changes of these nodes. Some of them may not exist (any more), and the empty
-                name stands for pods without a node.
+            key: names the value, with everything that it depends on.
+            make: makes the value without nodes.
+            read: returns something that later changes leave as it is.
         """
         first, changed = self._log
-        generation, (then, value) = first + len(changed), self._derived.get(key, (-1, start))
-        if then == generation:
-            known: T = value
-            return known
-        names = {"", *tuple(self.nodes)} if then < first else set(changed[then - first :])
-        found = follow(start if then < first else value, names)
+        generation = first + len(changed)
+        then, value = self._derived.pop(key, (-1, None))  # meanwhile no other thread has it, and one makes its own
+        if then < first:  # it is new, or missed too much
+            value = make()
+            value.follow(self, ("", *tuple(self.nodes)))
+        elif then < generation:
+            value.follow(self, set(changed[then - first : generation - first]))
+        found: T = read(value)
         if len(self._derived) >= _MOST_DERIVED:  # users choose the names of resources
             self._derived.clear()
-        self._derived[key] = generation, found
+        self._derived[key] = generation, value
         return found
 
     def held(self, node: str) -> Mapping[Shape, int]:
@@ -178,8 +193,15 @@ class Ledger:
     def copy(self) -> Ledger:
         """Return a copy that changes alone."""
         other = Ledger()
+        for key in tuple(self._derived):
+            known = self._derived.pop(key, None)  # as in ``derive``
+            if known is not None:
+                then, value = known
+                other._derived[key] = then, value.copy()
+                self._derived[key] = known
+        # In this order: nodes that change meanwhile are in the log, so that what was derived before follows them
         other.nodes, other._held, other._sums = dict(self.nodes), dict(self._held), dict(self._sums)
-        other._log, other._derived = (self._log[0], list(self._log[1])), dict(self._derived)
+        other._log = self._log[0], list(self._log[1])
         return other
 
     def __eq__(self, other: object) -> bool:
@@ -200,14 +222,10 @@ def _sums(held: Mapping[Shape, int]) -> NodeSums:
         else:
             totals.append(preemptible.setdefault(shape.priority, {}).setdefault(shape.role, {}))
         for total in totals:
-            _add(total, shape, number)
+            total[PODS] = total.get(PODS, 0) + number
+            for resource, amount in shape.requests:
+                total[resource] = total.get(resource, 0) + amount * number
     return NodeSums(by_role, preemptible, highest, tolerant)
-
-
-def _add(total: dict[str, int], shape: Shape, number: int) -> None:
-    total[PODS] = total.get(PODS, 0) + number
-    for resource, amount in shape.requests:
-        total[resource] = total.get(resource, 0) + amount * number
 
 
 def as_requests(amounts: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

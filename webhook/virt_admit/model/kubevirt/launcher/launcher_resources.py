@@ -8,7 +8,9 @@ Checked against KubeVirt's own code: ``tests/upstream/launcher``.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
+import marshal
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -35,7 +37,7 @@ from virt_admit.model.kubevirt.launcher.launcher_settings import (
 )
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.scheduler.pod_size import Container, PodSize
-from virt_admit.model.scheduler.resources import CPU, MEMORY
+from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources
 
 _RESOURCE_NAME: Final = "k8s.v1.cni.cncf.io/resourceName"
 _SIDECARS: Final = "hooks.kubevirt.io/hookSidecars"
@@ -85,6 +87,52 @@ def pod(vmi: ExpandedVmi, cluster: Cluster) -> PodSize:
     containers += [support.hook] * (_hooks(vmi) + sum(1 for each in _plugins(vmi, given) if each["sidecarImage"].text))
     console = [replace(support.console_log, is_sidecar=True)] if _logs_console(vmi, given) else []
     return PodSize(tuple(containers), (*console, *init))
+
+
+def requests_as_known(vmi: ExpandedVmi, cluster: Cluster) -> Resources:
+    """Return what a launcher pod requests, computed once for all VMs that are made of one template."""
+    known, key = cluster.cached(_known_requests), sizing(vmi)
+    found = known.get(key)
+    if found is None:
+        if len(known) >= _MOST_SIZES:
+            known.clear()
+        found = known[key] = pod(vmi, cluster).requests
+    return found
+
+
+_MOST_SIZES: Final = 256
+
+
+def _known_requests(cluster: Cluster) -> dict[bytes, Resources]:
+    """Return where requests are remembered, as long as nothing changes that ``pod`` reads of the cluster."""
+    settings(cluster)
+    automatic_limits("", cluster)
+    cluster.known(NAD)
+    return {}
+
+
+def sizing(vmi: ExpandedVmi) -> bytes:
+    """Return a digest of all that ``pod`` reads of a VMI: VMs of one template differ in names, addresses and volumes."""
+    spec, domain, devices = vmi.spec.map, vmi.spec["domain"].map, vmi.devices.map
+    read = (
+        vms.namespace_of(vmi.obj),
+        vmi.obj.at("status", "phase").present,
+        (vmi.annotation(_SIDECARS), vmi.annotated(EVEN_PARITY)),
+        vmi.instancetype and vmi.instancetype.spec.value,
+        vmi.preference and vmi.preference.spec.value,
+        {key: value for key, value in domain.items() if key not in ("devices", "firmware")},
+        vmi.spec.at("domain", "firmware", "kernelBoot").value,
+        {key: value for key, value in devices.items() if key not in ("interfaces", "disks")},
+        [{**each, "macAddress": None} for each in vmi.devices["interfaces"].maps],
+        [each["lun"] for each in vmi.devices["disks"].maps if "lun" in each],
+        [
+            (each.get("name"), each.get("containerDisk") is None, each.get("downwardMetrics") is None)
+            for each in vmi.spec["volumes"].maps
+        ],
+        [spec.get(key) for key in ("networks", "architecture", "livenessProbe", "readinessProbe")],
+    )
+    plain = marshal.dumps(read, 2)  # later formats depend on which values are the same object
+    return hashlib.blake2b(plain, digest_size=16).digest()
 
 
 # --- the container of the guest ------------------------------------------------------------------------------------
@@ -198,7 +246,7 @@ def _of_devices(vmi: ExpandedVmi, size: Guest) -> int:
         total += 128 * _MI
     if vmi.gpus.field.value or vmi.host_devices.field.value or _has_sriov(vmi):
         total += _GI
-    if any(volume["downwardMetrics"].present for volume in vmi.spec["volumes"].items()):
+    if any(volume.get("downwardMetrics") is not None for volume in vmi.spec["volumes"].maps):
         total += _MI
     probes = sum(vmi.spec.at(probe, "exec").present for probe in ("livenessProbe", "readinessProbe"))
     if probes:
@@ -214,14 +262,15 @@ def _of_devices(vmi: ExpandedVmi, size: Guest) -> int:
 
 def _of_network(vmi: ExpandedVmi, given: LauncherSettings) -> Number:
     """Return what network bindings need: passt, and each registered plugin once."""
-    total: Number = 250 * _MI if any(each["passtBinding"].present for each in vmi.devices["interfaces"].items()) else 0
+    passt = any(each.get("passtBinding") is not None for each in vmi.devices["interfaces"].maps)
+    total: Number = 250 * _MI if passt else 0
     for plugin in _plugins(vmi, given):
         total += exact(plugin.at("computeResourceOverhead", "requests", MEMORY).value)
     return total
 
 
 def _has_sriov(vmi: ExpandedVmi) -> bool:
-    return any(each["sriov"].present for each in vmi.devices["interfaces"].items())
+    return any(each.get("sriov") is not None for each in vmi.devices["interfaces"].maps)
 
 
 def _has_sev(vmi: ExpandedVmi) -> bool:
@@ -230,8 +279,8 @@ def _has_sev(vmi: ExpandedVmi) -> bool:
 
 
 def _plugins(vmi: ExpandedVmi, given: LauncherSettings) -> list[Field]:
-    names = {each.at("binding", "name").text for each in vmi.devices["interfaces"].items()} - {None}
-    return [given.plugins[name] for name in names if name]
+    bindings = [each["binding"] for each in vmi.devices["interfaces"].maps if isinstance(each.get("binding"), dict)]
+    return [given.plugins[name] for name in {Field(each).at("name").text for each in bindings} if name]
 
 
 # --- devices -------------------------------------------------------------------------------------------------------
@@ -262,13 +311,13 @@ def _devices(vmi: ExpandedVmi, cluster: Cluster) -> Iterator[str]:
                 yield device["deviceName"].value
     if _has_sev(vmi):
         yield f"{_DEVICES}sev"
-    if any(disk.at("lun", "reservation").boolean for disk in vmi.devices["disks"].items()):
+    if any(Field(disk["lun"])["reservation"].boolean for disk in vmi.devices["disks"].maps if "lun" in disk):
         yield f"{_DEVICES}pr-helper"
 
 
 def _attachments(vmi: ExpandedVmi) -> Iterator[tuple[str, str]]:
-    for network in vmi.spec["networks"].items():
-        name = network.at("multus", "networkName").text
+    for network in vmi.spec["networks"].maps:
+        name = Field(network["multus"])["networkName"].text if "multus" in network else None
         if name:
             namespace, slash, rest = name.partition("/")
             yield (namespace, rest) if slash else (vms.namespace_of(vmi.obj), name)
@@ -287,14 +336,14 @@ def _network_resource(namespace: str, name: str, cluster: Cluster) -> str:
 
 
 def _container_disks(vmi: ExpandedVmi) -> int:
-    volumes = vmi.spec["volumes"].items()
-    disks = sum(1 for each in volumes if each["containerDisk"].present and each["name"].text != _BOOT_KERNEL)
+    volumes = vmi.spec["volumes"].maps
+    disks = sum(1 for each in volumes if each.get("containerDisk") is not None and each.get("name") != _BOOT_KERNEL)
     return disks + vmi.spec.at("domain", "firmware", "kernelBoot", "container").present
 
 
 def _filesystems(vmi: ExpandedVmi) -> int:
     names = {each["name"].text for each in vmi.devices["filesystems"].items()}
-    return sum(1 for each in vmi.spec["volumes"].items() if names and each["name"].text in names)
+    return sum(1 for each in vmi.spec["volumes"].items() if each["name"].text in names) if names else 0
 
 
 def _hooks(vmi: ExpandedVmi) -> int:
