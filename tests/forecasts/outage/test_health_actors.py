@@ -248,62 +248,6 @@ def test_two_checks_of_which_one_has_no_known_end():
     assert only_vm(found).outcome == "restarts"
 
 
-def harvester(value, *own, group="harvesterhci.io"):
-    """The loss of a node of Harvester, whose setting has this value, and whose own pods are on these nodes."""
-    nodes = [node(name) for name in ("n1", "n2", "n3")]
-    for each in nodes:
-        each["metadata"]["labels"]["harvesterhci.io/managed"] = "true"
-    fields = {"value": value, "default": '{"enable":true,"period":300}'}
-    setting = manifest(f"{group}/v1beta1", "Setting", "vm-force-reset-policy", **fields)
-    place = {"namespace": "harvester-system", "labels": {"app.kubernetes.io/name": "harvester"}}
-    pods = [pod(f"harvester-{on}", on, "1Gi", metadata=place) for on in own]
-    return lose(snapshot(nodes, vm("db", "n1"), pods, setting if value is not None else []), "n1")
-
-
-@pytest.mark.parametrize(("value", "wait"), [('{"enable":true,"period":90}', 90), ("", 300)])
-def test_harvester_frees_the_pods_of_its_nodes(value, wait):
-    found = harvester(value, "n1", "n2")
-    assert found.survives is True
-    assert parts(only_vm(found))["waited"] == (wait, wait)
-
-
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        ('{"enable":false,"period":300}', "it is switched off"),
-        ('{"enable":true,"period":0}', "it is not valid"),
-        ("[]", "it is not valid"),
-        ("yes", "it is not valid"),
-    ],
-)
-def test_harvester_does_nothing_where_its_setting_says_so(value, why):
-    found = harvester(value, "n1", "n2")
-    row = only_vm(found)
-    assert (found.survives, row.outcome) == (False, "never restarts")
-    assert f"Harvester's setting vm-force-reset-policy refuses: {why}" in found.because[0]
-    assert "kubectl edit settings.harvesterhci.io vm-force-reset-policy" in row.remedy
-
-
-def test_harvester_is_lost_with_its_only_pod():
-    found = harvester('{"enable":true,"period":300}', "n1")
-    assert found.survives is False
-    assert "none of its own pods is left" in found.because[0]
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        harvester(None, "n2"),
-        harvester('{"enable":false,"period":300}', "n2", group="longhorn.io"),
-        harvester('{"enable":true,"period":300}'),
-    ],
-    ids=["no setting", "another setting", "no pod of Harvester is known"],
-)
-def test_what_harvester_does_may_not_be_known(found):
-    assert found.survives is None
-    assert any("Harvester" in what for what in found.unseen)
-
-
 @pytest.mark.parametrize(("version", "low"), [("v1.31.9", 40), ("v1.32.0", 50), (None, 50)])
 def test_older_releases_notice_earlier(version, low):
     row = only_vm(lose(snapshot(NODES, vm("db", "n1"), nhc(), version=version), "n1"))

@@ -135,11 +135,8 @@ def command(
             sources, lambda source: _answer(source, summary, form, longest_downtime, max_age)
         )
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
-    cluster, source = load_cluster(sources[0][1], LOOKS_UP), sources[0][1]
-    events = None if query is None else drain_events.of(cluster, source)
-    result = _plan(cluster, query, processes.sharing(cluster, jobs))
-    if events is not None and events.read(result.nodes):
-        result = _plan(cluster, query, processes.sharing(cluster, jobs))
+    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    result = _with_events(cluster, query, sources[0][1], jobs)
     if form == "html":
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
     else:
@@ -151,6 +148,15 @@ def command(
 def _code(result: Plan, longest_downtime: float | None) -> int:
     downtimes = (vm_downtime.of(row) for node in result.nodes for row in node.forecasts)
     return downtime_option.judged(CODES[result.drainable], downtimes, longest_downtime)
+
+
+def _with_events(cluster: Snapshot | ClusterCache, query: NodeQuery | None, source: ClusterOptions, jobs: int) -> Plan:
+    """Return the plan of drains. Where VMs of single nodes wait, the events of a live cluster say why."""
+    events = None if query is None else drain_events.of(cluster, source)
+    result = _plan(cluster, query, processes.sharing(cluster, jobs))
+    if events is not None and events.read(result.nodes):
+        return _plan(cluster, query, processes.sharing(cluster, jobs))
+    return result
 
 
 def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:

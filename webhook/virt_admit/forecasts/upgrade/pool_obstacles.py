@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, LONGHORN_VOLUME, NODE, UPGRADE_PLAN
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import config_pool_updates
 from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import control_plane
@@ -122,3 +123,24 @@ def quorum_doubts(nodes: Iterable[str], coming_back: Collection[str], cluster: C
 
 def _reboot_risks(nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster) -> Iterator[RebootRisk]:
     yield from filter(None, (control_plane.reboot_risk(name, cluster, coming_back) for name in nodes))
+
+
+def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:
+    """Return what makes nodes that are cordoned or not Ready candidates of a MachineConfigPool again.
+
+    Such a node takes a place of maxUnavailable and gets no other configuration, whatever the limit is.
+    Source: openshift/machine-config-operator:pkg/controller/node/node_controller.go#getAllCandidateMachines.
+    """
+    cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
+    broken = [node for node in nodes if node.name not in cordoned]
+    if not broken:
+        return typed("Uncordon them", shell("kubectl", "uncordon", *map(argument, cordoned)))
+    target = config_pool_updates.target(pool, nodes)
+    old = [node.name for node in broken if node.annotations.get(config_pool_updates.DESIRED, target) != target]
+    repair = f"Repair {names(node.name for node in broken)}" + (f", and uncordon {names(cordoned)}" * bool(cordoned))
+    if not old or not target:
+        return typed(repair, shell("kubectl", "describe", "node", argument(broken[0].name)))
+    setting = f"{config_pool_updates.DESIRED}={argument(target)}"
+    command = shell("kubectl", "annotate", "node", *map(argument, old), setting, "--overwrite")
+    why = f"if its configuration keeps {names(old)} from being Ready, give it that of the pool"
+    return typed(f"{repair}; {why}", command)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.upgrade import nodes_away, pool_obstacles
+from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
@@ -201,6 +201,12 @@ def coming_back(pools: Iterable[Pool]) -> frozenset[str]:
     return frozenset(node for pool in pools for node in pool.begun)
 
 
+def quorum_doubts(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
+    """Yield why it cannot be determined whether a reboot of these pools leaves etcd a majority."""
+    waiting = (node for pool in pools if pool.obstacle is None for node in pool.nodes)
+    return pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
+
+
 def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool:
     stopped = pool_obstacles.without_quorum(pool.nodes, back, cluster)
     return replace(pool, obstacle=pool.obstacle or next(stopped, None))
@@ -296,7 +302,7 @@ def _machine_config_pool(
     if away and found.nodes:
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
-            nodes_away.remedy(pool, [node for node in own if node.name in away]),
+            pool_obstacles.end_of_absence(pool, [node for node in own if node.name in away]),
             problem_of(ProblemCause.POOL_NODES, pool),
         )
     return replace(found, obstacle=obstacle)
