@@ -167,7 +167,7 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
         yield Option("unmark", (vm_steps.unmark(vmi, vm),), 0)
     elif causes & _WAITING:
         yield "wait until it has ended, or look at the events of the VMI"
-    elif causes & {ProblemCause.QUOTA, ProblemCause.LIMIT_RANGE, ProblemCause.NO_MIGRATION} | surviving.NO_CHANGE_OF_VM:
+    elif causes & _NO_CHANGE_OF_VM:
         return
     elif causes & found_problems.FAILING:
         yield from _failing(vmi, vm, cluster)
@@ -182,6 +182,12 @@ def _failing(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option]:
     yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))
 
 
+_NO_CHANGE_OF_VM: Final = {
+    *surviving.NO_CHANGE_OF_VM,
+    ProblemCause.QUOTA,
+    ProblemCause.LIMIT_RANGE,
+    ProblemCause.NO_MIGRATION,
+}
 _WAITING: Final = {ProblemCause.STOP_OVERDUE, ProblemCause.POD_NOT_ENDING, ProblemCause.QUEUED}
 
 
