@@ -9,11 +9,13 @@ from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
 from virt_admit.forecasts.outage import health_actors, room_left
+from virt_admit.forecasts.outage.control import lost_webhooks
+from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
-from virt_admit.forecasts.outage.time_parts import Detach, Part, Seconds, total
+from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
@@ -49,6 +51,8 @@ class LossOutcome(enum.StrEnum):
     RESTARTS = "restarts"
 
 
+DISK: Final = "DiskLost"
+WEBHOOK: Final = "WebhookLost"
 NOT_BACK: Final = (LossOutcome.LOST, LossOutcome.NEVER, LossOutcome.NODE, LossOutcome.ROOM)
 """Outcomes with which a cluster does not survive."""
 
@@ -70,8 +74,8 @@ class LostVm:
     """When it would run if an administrator freed its pod at once. None: not then either."""
     fresh: bool = False
     """Whether it comes back without the data of some disks."""
-    diskless: bool = False
-    """Whether it waits because its disk is lost with the nodes."""
+    cause: str = ""
+    """What else than health checks and nodes keeps it from starting: ``DISK`` or ``WEBHOOK``."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
@@ -209,7 +213,8 @@ def lost_vms(loss: Loss, coverages: Mapping[str, NodeCoverage]) -> LostVms:
     bound = {id(case.vmi): why for case in cases if (why := _bound(case, loss))}
     placeable = [case.returning for case in cases if case.returning is not None and id(case.vmi) not in bound]
     room = _room(placeable, {id(case.vmi) for case in cases if case.fate.comes is None}, loss)
-    rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), "")) for case in cases)
+    silent = lost_webhooks.silent(loss) if cases else ()
+    rows = (_row(case, loss, coverages[case.node], room, bound.get(id(case.vmi), ""), silent) for case in cases)
     return LostVms(tuple(rows), room)
 
 
@@ -257,7 +262,9 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
     return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
 
 
-def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str) -> LostVm:
+def _row(
+    case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str, silent: Sequence[SilentWebhook]
+) -> LostVm:
     vmi, node, found = case.vmi, case.node, case.fate
     fresh = found.comes is not False and loses_data(vmi)
     if found.comes is False or case.returning is None:
@@ -272,8 +279,11 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
     comes = found.comes is True
     disk = lost_storage.of(vmi, pod.claims, loss)
     gone = disk is not None and disk.certain
+    hooks = lost_webhooks.on_start(vmi, silent, loss.cluster)
     if comes and loss.stopped:
         return row(LossOutcome.NEVER, loss.stopped, "restore the control plane")
+    if comes and hooks.never is not None:
+        return row(LossOutcome.NEVER, hooks.never.reason, hooks.never.remedy, cause=WEBHOOK)
     if comes and coverage.unattended:
         nowhere = bool(bound) or gone or pod.full_name in room.nowhere
         return row(
@@ -285,11 +295,11 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", "let other nodes run it")
     if comes and disk is not None and disk.certain:
-        return row(LossOutcome.NODE, disk.reason, disk.remedy, diskless=True)
+        return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
     if comes and pod.full_name in room.nowhere:
         return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", "free room or add a node")
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
-    unsure = disk or _start_doubt(pod, node, loss)
+    unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:
         unseen = (disk.unseen,) if disk is not None and disk.unseen else ()
         return row(LossOutcome.UNKNOWN, unsure.reason, unsure.remedy, by_hand=by_hand, unseen=unseen)
@@ -299,7 +309,7 @@ def _row(case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound:
         LossOutcome.RESTARTS,
         f"{found.reason}; {first.check} acts",
         to=room.placed.get(pod.full_name) if room.fits else None,
-        parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss),
+        parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss, hooks.later),
         by_hand=by_hand,
     )
 
@@ -310,6 +320,8 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
         yield case.fate.reason, case.fate.unseen
     if loss.quorum_doubt:
         yield loss.quorum_doubt, ""
+    if hidden := lost_webhooks.unread(loss.cluster):
+        yield "not all admission webhooks could be read, and one of them may keep VMs from starting", hidden
     if coverage.first is None:
         unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
         yield f"it is not known which health check acts for {case.node}", names(unseen)
@@ -332,17 +344,19 @@ def _unattended(node: str, coverage: NodeCoverage) -> str:
     return "; ".join(refusing) if refusing else f"no health check watches {node}"
 
 
-def _from_pod_gone(parts: Sequence[Part], how: Detach, vm: ReturningVm, node: str, loss: Loss) -> tuple[Part, ...]:
+def _from_pod_gone(
+    parts: Sequence[Part], how: Detach, vm: ReturningVm, node: str, loss: Loss, hook: SilentWebhook | None = None
+) -> tuple[Part, ...]:
     """Return the whole time line of a VM, given its parts until its pod is gone."""
     gone, pod = total(parts).low, vm.fresh.pod
-    waits = list(_controllers_lost(node, gone, loss))
+    waits = list(_controllers_lost(node, gone, loss, hook))
     if pod.spread and gone < _SPREAD:
         waits.append(Part("topology spread counts the lost nodes", 0, _SPREAD - gone))
     return (*parts, *waits, detach(vm.vmi, pod, how, loss.cluster), start(vm.vmi))
 
 
-def _controllers_lost(node: str, gone: int, loss: Loss) -> Iterator[Part]:
-    """Yield the wait for virt-controller where all its pods are on lost nodes.
+def _controllers_lost(node: str, gone: int, loss: Loss, hook: SilentWebhook | None) -> Iterator[Part]:
+    """Yield the wait for what a start needs and whose pods are all on lost nodes: virt-controller, a webhook.
 
     Its Deployment creates other pods once the old ones are marked for deletion: when the node's taint is no longer
     tolerated, or when their remediator frees the node.
@@ -351,15 +365,17 @@ def _controllers_lost(node: str, gone: int, loss: Loss) -> Iterator[Part]:
         node: the lost node of the VM.
         gone: seconds from the loss until the pod of the VM is gone.
         loss: the loss.
+        hook: a webhook that the start waits for.
     """
     nodes = loss.cluster.cached(_controllers)
-    if not nodes or not nodes <= loss.lost:
+    what = "virt-controller" if nodes and nodes <= loss.lost else hook.webhook.title if hook is not None else ""
+    if not what:
         return
     evicted = health_actors.evicted(node, loss)
     if evicted is None or gone < evicted:
-        yield Part("virt-controller started elsewhere", *_CONTROLLER_START)
+        yield Part(f"{what}{ELSEWHERE}", *_CONTROLLER_START)
     elif gone < evicted + _CONTROLLER_START[1]:
-        yield Part("virt-controller started elsewhere", 0, evicted + _CONTROLLER_START[1] - gone)
+        yield Part(f"{what}{ELSEWHERE}", 0, evicted + _CONTROLLER_START[1] - gone)
 
 
 def _controllers(cluster: Cluster) -> frozenset[str]:

@@ -12,6 +12,9 @@ from virt_admit.forecasts.remediation import timeline
 from virt_admit.forecasts.remediation.remediation_steps import Span
 from virt_admit.model.kubernetes.units import SECOND
 
+ELSEWHERE: Final = " started elsewhere"
+"""How the part ends that waits for pods which a controller creates again."""
+
 
 class Seconds(NamedTuple):
     """A range of whole seconds. ``high`` is None if nothing bounds it."""

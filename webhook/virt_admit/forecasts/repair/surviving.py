@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.forecasts.outage import lost_vms
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, Question, outages
 from virt_admit.forecasts.repair import found_problems
@@ -19,9 +20,7 @@ WAITS_FOR_NODE: Final = "WaitsForItsNode"
 """The cause of a VM that no other node can run after the loss of its own."""
 LOST: Final = "LostWithItsNode"
 """The cause of a VM that nothing starts again."""
-DISK_LOST: Final = "DiskLost"
-"""The cause of a VM whose disk cannot be used without the lost node, on which it may run or not."""
-NO_CHANGE_OF_VM: Final = frozenset((LOST, DISK_LOST))
+NO_CHANGE_OF_VM: Final = frozenset((LOST, lost_vms.DISK))
 """The causes that no change of the VM ends."""
 QUORUM: Final = "QuorumLost"
 
@@ -44,10 +43,10 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
     never = outage.having(LossOutcome.NEVER)
     if never:
         remedy = never[0].remedy or "let a health check watch the node"
-        yield _of_node(NO_HEALTH_CHECK, node, never[0].reason, remedy)
+        yield _of_node(never[0].cause or NO_HEALTH_CHECK, node, never[0].reason, remedy)
     for row in outage.having(*NOT_BACK):
         if row.outcome is LossOutcome.NODE:
-            yield _of_vm(DISK_LOST if row.diskless else WAITS_FOR_NODE, row)
+            yield _of_vm(row.cause or WAITS_FOR_NODE, row)
         elif row.outcome is LossOutcome.LOST:
             yield _of_vm(LOST, row)
         elif row.outcome is LossOutcome.ROOM and outage.room.fits is not False:
@@ -56,7 +55,7 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
         if lost.certain:
             own, root = found_problems.vmi_subject(disk.vmi), found_problems.root(disk.vmi)
             shown = (Witness("", own),)
-            yield RootProblem(DISK_LOST, root, (outage.nodes[0],), lost.reason, shown, (own,), lost.remedy)
+            yield RootProblem(lost_vms.DISK, root, (outage.nodes[0],), lost.reason, shown, (own,), lost.remedy)
 
 
 def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProblem:

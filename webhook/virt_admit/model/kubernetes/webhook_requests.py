@@ -1,6 +1,7 @@
 """Which requests an admission webhook gets, as far as its configuration says so in simple terms.
 
 Sources: kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules/rules.go#Matches,
+:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace/matcher.go#MatchNamespaceSelector,
 :staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/generic/webhook.go#ShouldCallHook.
 """
 
@@ -33,6 +34,7 @@ class InterceptedRequest(NamedTuple):
     name: str | None = None
     labels: Mapping[str, str] | None = None
     """None: not known."""
+    cluster_scoped: bool = False
 
     def __str__(self) -> str:
         return f"{self.operation} {self.resource}"
@@ -61,7 +63,7 @@ def gets(webhook: Field, request: InterceptedRequest) -> bool | None:
         namespace_labels = None if _beyond_name(webhook["namespaceSelector"]) else {_NAME_LABEL: request.namespace}
     return _all(
         (
-            _selects(webhook["namespaceSelector"], namespace_labels),
+            request.cluster_scoped or _selects(webhook["namespaceSelector"], namespace_labels),
             _selects(webhook["objectSelector"], request.labels),
             *(_holds(condition["expression"].text or "", request) for condition in webhook["matchConditions"].items()),
         )
@@ -85,7 +87,7 @@ def _rule_matches(rule: Field, request: InterceptedRequest) -> bool:
         bool(_texts(rule["operations"]) & {"*", request.operation})
         and bool(_texts(rule["apiGroups"]) & {"*", request.group})
         and bool(_texts(rule["resources"]) & names)
-        and rule["scope"].text != "Cluster"
+        and rule["scope"].text != ("Namespaced" if request.cluster_scoped else "Cluster")
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
-from virt_admit.forecasts.outage.time_parts import Part, Seconds
+from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -161,7 +161,6 @@ SOURCES: Final = {
     "earlier remediators": "the health check",
     "remediated": "the remediator",
     "pod gone": "kube-controller-manager",
-    "virt-controller started elsewhere": "its Deployment",
     "topology spread counts the lost nodes": "virt-controller",
     "detached": "kube-controller-manager",
 }
@@ -172,8 +171,12 @@ def time_line(row: LostVm) -> str:
     """Return the parts of a time line with the component that each waits for; empty: the VM does not restart."""
     own = "assumed" if is_estimated(row.vmi) else "as its last start"
     return ", ".join(
-        f"{part.what} {_seconds(part)} ({SOURCES.get(part.what, own)})" for part in row.parts if part.high != 0
+        f"{part.what} {_seconds(part)} ({_waits_for(part) or own})" for part in row.parts if part.high != 0
     )
+
+
+def _waits_for(part: Part) -> str:
+    return "its Deployment" if part.what.endswith(ELSEWHERE) else SOURCES.get(part.what, "")
 
 
 def _seconds(part: Part) -> str:

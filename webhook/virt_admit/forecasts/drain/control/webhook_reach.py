@@ -116,7 +116,7 @@ STATE_CLAIM: Final = InterceptedRequest("CREATE", "", "persistentvolumeclaims")
 START: Final = (*POD_START, InterceptedRequest("CREATE", _KUBEVIRT, _INSTANCE), *_REPORTED)
 
 
-class _Effect(NamedTuple):
+class Effect(NamedTuple):
     """What fails for a VM without an answer to one of some requests."""
 
     words: str
@@ -125,17 +125,24 @@ class _Effect(NamedTuple):
     starts: bool = False
 
 
+STARTS: Final = Effect("VMs do not start", START, starts=True)
 _EFFECTS: Final = (
-    _Effect("evictions fail", (EVICTION,), evictions=True),
-    _Effect("evicted pods do not end", POD_END, evictions=True),
-    _Effect("migrations fail", (*MIGRATION, STATE_CLAIM)),
-    _Effect("VMs do not start", START, starts=True),
+    Effect("evictions fail", (EVICTION,), evictions=True),
+    Effect("evicted pods do not end", POD_END, evictions=True),
+    Effect("migrations fail", (*MIGRATION, STATE_CLAIM)),
+    STARTS,
 )
 """The worst first: a VM that cannot be evicted needs no target."""
-_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests)
+CONTROL: Final = (
+    InterceptedRequest("UPDATE", "coordination.k8s.io", "leases", "kube-system", name="kube-controller-manager"),
+    InterceptedRequest("UPDATE", "", "nodes/status", cluster_scoped=True),
+)
+"""What Kubernetes asks for before it notices that a node is lost, and replaces a pod: a controller that cannot renew its
+lease ends (client-go: tools/leaderelection), and a node stays Ready (pkg/controller/nodelifecycle)."""
+_ASKED: Final = frozenset(request for effect in _EFFECTS for request in effect.requests) | {*CONTROL}
 
 
-class _Webhook(NamedTuple):
+class Webhook(NamedTuple):
     """A webhook that fails closed and asks for a request of a drain."""
 
     configuration: Object
@@ -148,8 +155,10 @@ class _Webhook(NamedTuple):
         return f"webhook {self.field['name'].text or self.configuration.name}"
 
 
-class _Critical(NamedTuple):
-    webhooks: tuple[_Webhook, ...]
+class Critical(NamedTuple):
+    """The webhooks without which VMs do not leave or start, or controllers do not act."""
+
+    webhooks: tuple[Webhook, ...]
     unseen: str
 
 
@@ -158,23 +167,23 @@ def hindrances(cluster: Cluster, node: str, *, without: frozenset[tuple[str, str
 
     ``without``: Services that are judged elsewhere.
     """
-    critical = cluster.cached(_critical)
-    running = gather(vmis.on_node(cluster, node))[0] if critical.webhooks or critical.unseen else []
+    needed = cluster.cached(critical)
+    running = gather(vmis.on_node(cluster, node))[0] if needed.webhooks or needed.unseen else []
     if not running:
         return
-    for webhook in critical.webhooks:
+    for webhook in needed.webhooks:
         found = _state(webhook, node, cluster, without)
         if found is not None:
             yield from _kept(found, webhook, running, cluster)
-    if critical.unseen:
-        yield Hindrance.unread("admission webhooks", critical.unseen)
+    if needed.unseen:
+        yield Hindrance.unread("admission webhooks", needed.unseen)
 
 
 def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hindrance]:
     """Yield the webhooks that refuse the evictions of ordinary pods of a node now. All evictions are requested at once."""
-    critical = cluster.cached(_critical)
-    labels = cluster.cached(_namespace_labels) if pods and critical.webhooks else {}
-    for webhook in critical.webhooks if pods else ():
+    needed = cluster.cached(critical)
+    labels = cluster.cached(namespace_labels) if pods and needed.webhooks else {}
+    for webhook in needed.webhooks if pods else ():
         for effect in _EFFECTS[:2]:
             answers = {
                 webhook_requests.gets(webhook.field, each)
@@ -186,8 +195,8 @@ def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hin
                 stops = made.stops and True in answers
                 yield replace(made, reason=f"{made.reason}: {effect.words}" if made.stops else made.reason, stops=stops)
                 break
-    if pods and critical.unseen:
-        yield Hindrance.unread("admission webhooks", critical.unseen)
+    if pods and needed.unseen:
+        yield Hindrance.unread("admission webhooks", needed.unseen)
 
 
 def _of_pod(
@@ -200,8 +209,9 @@ def _of_pod(
         yield each._replace(namespace=space, namespace_labels=labels.get(space), name=pod.name, labels=own)
 
 
-def _critical(cluster: Cluster) -> _Critical:
-    found: list[_Webhook] = []
+def critical(cluster: Cluster) -> Critical:
+    """Return the webhooks that fail closed and get a request of a drain, a start or a controller."""
+    found: list[Webhook] = []
     unseen = ""
     now = clock.now(cluster)
     for kind in webhook_requests.CONFIGURATIONS:
@@ -216,11 +226,11 @@ def _critical(cluster: Cluster) -> _Critical:
                 asked = any(webhook_requests.intercepts(webhook, each) for each in _ASKED)
                 if service is not None and asked:
                     expired = webhook.at("clientConfig", "caBundle").text in ended
-                    found.append(_Webhook(configuration, webhook, service, expired))
-    return _Critical(tuple(found), unseen)
+                    found.append(Webhook(configuration, webhook, service, expired))
+    return Critical(tuple(found), unseen)
 
 
-def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tuple[str, str]]) -> Hindrance | None:
+def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tuple[str, str]]) -> Hindrance | None:
     """Return why a webhook does not answer, now or in the course of a drain; None: it answers, or is not judged."""
     namespace, name = webhook.service
     configuration = webhook.configuration
@@ -239,8 +249,8 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
         backing = service_endpoints.backing(cluster, namespace, name)
     except Unseen as blind:
         return Hindrance.unread(webhook.title, blind.what)
-    own = _own_pods(webhook, cluster)
-    asks_itself = _gets_own_pods(webhook, own, cluster)
+    own = own_pods(webhook, cluster)
+    asks_itself = gets_own_pods(webhook, own, cluster)
     exclude = f"Exclude namespace {namespace} by its namespaceSelector"
     described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
     if backing.problem:
@@ -266,7 +276,7 @@ def _state(webhook: _Webhook, node: str, cluster: Cluster, without: frozenset[tu
     return found
 
 
-def _own_pods(webhook: _Webhook, cluster: Cluster) -> list[Object]:
+def own_pods(webhook: Webhook, cluster: Cluster) -> list[Object]:
     """Return the known pods that the Service of a webhook selects."""
     namespace, name = webhook.service
     service = cluster.get(SERVICE, namespace, name)
@@ -275,10 +285,10 @@ def _own_pods(webhook: _Webhook, cluster: Cluster) -> list[Object]:
     return [pod for pod in cluster.known(POD, namespace) if selector.matches(pod.labels)]
 
 
-def _gets_own_pods(webhook: _Webhook, pods: Sequence[Object], cluster: Cluster) -> bool | None:
+def gets_own_pods(webhook: Webhook, pods: Sequence[Object], cluster: Cluster) -> bool | None:
     """Return whether a webhook gets a request without which a new pod of its own does not start."""
     namespace = webhook.service[0]
-    labels = cluster.cached(_namespace_labels).get(namespace)
+    labels = cluster.cached(namespace_labels).get(namespace)
     own = pods[0].labels if pods else None
     answers = {
         webhook_requests.gets(
@@ -292,11 +302,11 @@ def _gets_own_pods(webhook: _Webhook, pods: Sequence[Object], cluster: Cluster) 
     return True if True in answers else None if None in answers else False
 
 
-def _kept(made: Hindrance, webhook: _Webhook, running: Sequence[Object], cluster: Cluster) -> Iterator[Hindrance]:
+def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster: Cluster) -> Iterator[Hindrance]:
     """Yield which VMs a webhook keeps: those that cannot be evicted, that cannot migrate, and that do not start again."""
     left = list(running)
     for effect in _EFFECTS:
-        answers = {vmi.full_name: _concerns(webhook.field, vmi, cluster, effect) for vmi in left}
+        answers = {vmi.full_name: concerns(webhook.field, vmi, cluster, effect) for vmi in left}
         for answer in (True, None):
             names = frozenset(name for name, found in answers.items() if found is answer)
             if not names:
@@ -308,15 +318,15 @@ def _kept(made: Hindrance, webhook: _Webhook, running: Sequence[Object], cluster
             left = [vmi for vmi in left if answers[vmi.full_name] is not True]
 
 
-def _concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: _Effect) -> bool | None:
+def concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: Effect) -> bool | None:
     """Return whether a webhook gets a request without which a VMI is not evicted, does not migrate or start."""
     answers = {webhook_requests.gets(webhook, each) for each in _requests(vmi, cluster, effect)}
     return True if True in answers else None if None in answers else False
 
 
-def _requests(vmi: Object, cluster: Cluster, effect: _Effect) -> Iterable[InterceptedRequest]:
+def _requests(vmi: Object, cluster: Cluster, effect: Effect) -> Iterable[InterceptedRequest]:
     namespace = vms.namespace_of(vmi)
-    labels = cluster.cached(_namespace_labels).get(namespace)
+    labels = cluster.cached(namespace_labels).get(namespace)
     pod = running_launchers.launchers(cluster).on_node(vmi)
     here = pod.name if pod is not None else f"virt-launcher-{vmi.name}"
     for each in effect.requests:
@@ -340,7 +350,7 @@ def _keeps_state(vmi: Object) -> bool:
     return bool(devices.at("tpm", "persistent").boolean or efi["persistent"].boolean)
 
 
-def _namespace_labels(cluster: Cluster) -> dict[str, dict[str, str]]:
+def namespace_labels(cluster: Cluster) -> dict[str, dict[str, str]]:
     return {
         found.name: {"kubernetes.io/metadata.name": found.name, **found.labels} for found in cluster.known(NAMESPACE)
     }

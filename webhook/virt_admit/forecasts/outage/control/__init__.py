@@ -1,0 +1,1 @@
+"""What a loss of nodes takes from the control of the cluster."""
