@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
-from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets, pod_budgets
+from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets, pod_budgets, unhealthy_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
-from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
 from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -32,7 +30,7 @@ READS: Final = union(
     launcher_pods.READS,
     node_health.READS,
     operator_budgets.READS,
-    pod_starts.READS,
+    unhealthy_pods.READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
         POD: (
@@ -327,13 +325,9 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
     if (status["disruptionsAllowed"].integer or 0) > 0:
         return None
-    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
-    remedy = "Wait until its pods are healthy, or repair them."
-    failing = {each.name: pod_starts.failure(each, cluster) for each in pod_budgets.unready(budget, cluster)}
-    ill = [each for each, why in failing.items() if why]
-    if ill:
-        reason = f"{reason}: {names(ill)} cannot start ({failing[ill[0]].rstrip('.')})"
-        remedy = "Repair these pods, which do not become healthy by themselves."
+    held = unhealthy_pods.held_up(pod, budget, cluster)
+    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted{f': {held.reason}' if held else ''}"
+    remedy = held.remedy if held else "Wait until its pods are healthy, or repair them."
     return Blocker(kind, namespace, name, reason, remedy, now=True, cause=ProblemCause.BUDGET)
 
 

@@ -92,11 +92,3 @@ def _expected(budget: Object, cluster: Cluster) -> int:
     selector = selectors.parse(budget.at("spec", "selector").value)
     pods, unseen = gather(cluster.list(POD, budget.namespace))
     return 0 if unseen else sum(selector.matches(pod.labels) for pod in pods if not pod.deleted)
-
-
-def unready(budget: Object, cluster: Cluster) -> Sequence[Object]:
-    """Return the known pods of a budget that are not Ready and not being deleted, by name."""
-    selector = selectors.parse(budget.at("spec", "selector").value)
-    pods, _ = gather(cluster.list(POD, budget.namespace))
-    found = (pod for pod in pods if pod.condition("Ready")["status"].text == "False" and not pod.deleted)
-    return sorted((pod for pod in found if selector.matches(pod.labels)), key=lambda pod: pod.name)

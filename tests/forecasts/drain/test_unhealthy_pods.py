@@ -1,0 +1,102 @@
+"""A budget that allows nothing now: the pods that are not ready are named, and what makes them ready."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain.test_pod_evictions import HEARD, budget, pod
+from virt_admit.forecasts.drain import pod_evictions, typed_remedies
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = budget(maxUnavailable=1, allowed=0, healthy=2, desired=2, expected=3)
+SPREAD = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+def node(name, *, cordoned=False, taints=(), **labels):
+    return manifest(
+        "v1",
+        "Node",
+        name,
+        metadata={
+            "labels": {"kubernetes.io/hostname": name, **{key.replace("__", "/"): labels[key] for key in labels}}
+        },
+        spec={"unschedulable": cordoned, "taints": list(taints)},
+        status={"conditions": [HEARD], "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}},
+    )
+
+
+def waiting(**spec):
+    return pod("web-2", "StatefulSet", ready="False", phase="Pending", nodeName="", affinity=SPREAD, **spec)
+
+
+def blocker(*objects):
+    found = pod_evictions.of_node(Snapshot([pod(), NOW, *objects], complete=["*"]), "a")
+    (one,) = found.blockers
+    assert one.now
+    return one.reason, typed_remedies.of_blocker(one)
+
+
+@pytest.mark.parametrize(
+    ("others", "says", "command"),
+    [
+        (
+            [pod("web-2", ready="False", nodeName="b")],
+            "pod web-2 on b is not ready",
+            "kubectl describe pod web-2 -n shop",
+        ),
+        (
+            [pod("web-2", ready="False", nodeName="b"), pod("web-3", ready="False", nodeName="c")],
+            "pods web-2, web-3 are not ready",
+            "kubectl describe pod web-2 -n shop",
+        ),
+        ([waiting()], "pod web-2 finds no node", "kubectl describe pod web-2 -n shop"),
+        ([pod("web-2", nodeName="b"), pod("web-3", phase="Succeeded", ready="False")], "", "kubectl describe pdb web"),
+        ([pod("web-2", ready="False", nodeName="b", labels={"app": "other"})], "", "kubectl describe pdb web"),
+    ],
+    ids=["not ready", "two", "no node", "none", "of another budget"],
+)
+def test_the_pods_that_are_not_ready(others, says, command):
+    reason, remedy = blocker(node("a"), node("b", taints=[{"key": "x", "effect": "NoSchedule"}]), *others)
+    assert reason == f"it allows no disruption now, so pod web-1 cannot be evicted{f': {says}' if says else ''}"
+    assert command in remedy
+
+
+def test_a_container_that_fails_says_why():
+    failing = pod("web-2", ready="False", nodeName="b")
+    failing.data["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    reason, remedy = blocker(node("a"), failing)
+    assert reason.endswith(": web-2 cannot start (CrashLoopBackOff)")
+    assert remedy.endswith("kubectl describe pod web-2 -n shop")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "other"),
+    [
+        ([node("a", cordoned=True), node("b", cordoned=True)], "b"),
+        ([node("a"), node("b", cordoned=True), node("c", taints=[{"key": "x", "effect": "NoSchedule"}])], "b"),
+        ([node("a", cordoned=True)], ""),
+        ([node("a"), node("b", cordoned=True, taints=[{"key": "x", "effect": "NoSchedule"}])], ""),
+        ([node("a"), node("b", cordoned=True), node("c")], ""),
+    ],
+    ids=["both are drained", "the only node", "the node itself", "another taint, too", "it starts by itself"],
+)
+def test_a_pod_that_waits_for_a_cordoned_node(nodes, other):
+    reason, remedy = blocker(*nodes, waiting())
+    if other:
+        assert reason.endswith(f"pod web-2 finds no node while {other} is cordoned")
+        assert remedy == f"Uncordon {other}, and drain again once pod web-2 is ready: kubectl uncordon {other}"
+    else:
+        assert "cordoned" not in reason
+        assert "uncordon" not in remedy
+
+
+@pytest.mark.parametrize(("service", "starts"), [("stop", True), ("start", False)])
+def test_portworx_that_was_stopped_on_a_node(service, starts):
+    stopped = pod("web-2", ready="False", nodeName="b", labels={"app": "web", "name": "portworx"})
+    _, remedy = blocker(node("a"), node("b", px__service=service), stopped)
+    assert ("kubectl label node b px/service=start --overwrite" in remedy) is starts

@@ -1,0 +1,124 @@
+"""The pods because of which a budget allows no eviction now, and what makes them ready.
+
+Source: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#countHealthyPods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import maintenance_updates
+from virt_admit.model.scheduler import pods as scheduled_pods
+from virt_admit.model.scheduler.pods import FINISHED
+
+_PORTWORX: Final = "px/service"
+"""Label of nodes with which an administrator stops Portworx there (docs.portworx.com: reference/node-labels)."""
+READS: Final[Reads] = union(
+    pod_starts.READS,
+    {
+        NODE: ("spec.unschedulable", f"metadata.labels.{_PORTWORX}"),
+        POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
+    },
+)
+_UNCORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
+"""A pod with this toleration is placed as if no node were cordoned."""
+_SHOWN: Final = 120
+
+
+class HeldUp(NamedTuple):
+    """Why a budget allows no eviction now."""
+
+    reason: str
+    remedy: str
+
+
+def held_up(pod: Object, budget: Object, cluster: Cluster) -> HeldUp | None:
+    """Return which other pods of a budget are not ready; None: none that is known.
+
+    Args:
+        pod: the pod that is to be evicted.
+        budget: the budget that selects it.
+        cluster: the cluster.
+    """
+    found = list(_unhealthy(pod, budget, cluster))
+    here = pod.at("spec", "nodeName").text or ""
+    waiting = [each for each in found if not each.at("spec", "nodeName").text]
+    for each in waiting:
+        cordoned = _cordoned_for(each, here, cluster)
+        if cordoned is not None:
+            words, command = maintenance_updates.way_back(cordoned)
+            reason = f"pod {each.name} finds no node while {cordoned.name} is cordoned"
+            then = f"{words[0].upper()}{words[1:]}, and drain again once pod {each.name} is ready"
+            return HeldUp(reason, typed(then, command))
+    stopped = next(filter(None, (_stopped(each, cluster) for each in found)), "")
+    ill = [(each, why) for each in (*found, pod) if _is_unhealthy(each) and (why := _failure(each, cluster))]
+    if ill and not stopped:
+        first, why = ill[0]
+        reason = f"{names(sorted(each.name for each, _ in ill), _SHOWN)} cannot start ({why.rstrip('.')})"
+        return HeldUp(reason, typed("Repair these pods, which do not become healthy by themselves", _describe(first)))
+    if not found:
+        return None
+    first = next((each for each in found if each not in waiting), found[0])
+    return HeldUp(_named(found, first), stopped or typed("Wait until it is ready, or repair it", _describe(first)))
+
+
+def _failure(pod: Object, cluster: Cluster) -> str:
+    return pod_starts.failure(pod, cluster) if pod.at("spec", "nodeName").text else ""
+
+
+def _describe(pod: Object) -> str:
+    return kubectl("describe", POD, pod.name, pod.namespace)
+
+
+def _unhealthy(pod: Object, budget: Object, cluster: Cluster) -> Iterator[Object]:
+    selector = selectors.parse(budget.at("spec", "selector").value)
+    for each in cluster.known(POD, budget.namespace):
+        if each.name != pod.name and selector.matches(each.labels) and _is_unhealthy(each):
+            yield each
+
+
+def _is_unhealthy(pod: Object) -> bool:
+    """Return whether a pod is known not to be ready; one without a node has no condition that says so."""
+    phase, ready = pod.at("status", "phase").text, pod.condition("Ready")["status"].text
+    return phase not in FINISHED and (pod.deleted or phase == "Pending" or ready in ("False", "Unknown"))
+
+
+def _cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
+    """Return a cordoned node that would take a pod which waits for a node; None: none certainly would."""
+    own = scheduled_pods.read(pod)
+    tolerations = own.tolerations if isinstance(own.tolerations, list) else []
+    free, filters = replace(own, tolerations=[*tolerations, _UNCORDONED]), candidates.scheduler(cluster)
+    if any(filters.accepts(own, name) for name in filters.state.nodes):
+        return None  # it starts by itself
+    cordoned = (node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean and node.name != here)
+    return next(
+        (node for node in cordoned if node.name in filters.state.nodes and filters.accepts(free, node.name)), None
+    )
+
+
+def _named(found: Sequence[Object], first: Object) -> str:
+    if len(found) > 1:
+        return f"pods {names(sorted(each.name for each in found), _SHOWN)} are not ready"
+    node = first.at("spec", "nodeName").text
+    return f"pod {first.name} on {node} is not ready" if node else f"pod {first.name} finds no node"
+
+
+def _stopped(pod: Object, cluster: Cluster) -> str:
+    """Return what starts Portworx on the node of one of its pods again; empty: nothing says that it was stopped."""
+    name = pod.at("spec", "nodeName").text or ""
+    node = find(cluster, NODE, "", name) if pod.labels.get("name") == "portworx" else None
+    if node is None or node.labels.get(_PORTWORX) != "stop":
+        return ""
+    command = shell("kubectl", "label", "node", argument(name), f"{_PORTWORX}=start", "--overwrite")
+    return typed(f"Start Portworx on {name}, which the label {_PORTWORX}=stop has stopped", command)
