@@ -16,7 +16,6 @@ from virt_admit.forecasts.upgrade import (
     assumed_fixes,
     drain_waits,
     estimate_basis,
-    pool_obstacles,
     random_runs,
     reboots,
     rollouts,
@@ -171,8 +170,7 @@ def run(
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
     unseen += drain_waits.unknown(driver, pools, begun, cluster)
-    waiting = (node for pool in pools if pool.obstacle is None for node in pool.nodes)
-    unseen += pool_obstacles.quorum_doubts(waiting, rollouts.coming_back(pools), cluster)
+    unseen += rollouts.doubts(driver, pools, cluster)
     unknown = [row for node in left for row in node.having(VmOutcome.UNKNOWN)]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
