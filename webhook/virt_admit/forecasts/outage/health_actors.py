@@ -19,6 +19,7 @@ from virt_admit.forecasts.remediation import first_remediator as first_remediato
 from virt_admit.forecasts.remediation import (
     inactive_reasons,
     outside_checks,
+    own_count,
     reactivation,
     remediation_steps,
     timeline,
@@ -105,6 +106,8 @@ class _Watch:
     budget: Budget
     unhealthy: frozenset[str]
     """Names of selected objects that are unhealthy before the loss."""
+    counted: int
+    """How many the check itself counts as unhealthy, if its status says so."""
     unread: tuple[str, ...]
     """What could not be read of that."""
     idle: str
@@ -165,6 +168,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         {name: obj for name, obj in nodes.items() if name},
         remediation_steps.budget(check, selection),
         frozenset(state.name for state in unhealthy),
+        own_count.counted(check, selection) or 0,
         tuple(state.what for state in states if isinstance(state, Unseen)),
         next(iter(reasons), course.never),
         refused,
@@ -235,13 +239,19 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
     unseen = view.unread if view.budget.most is None or down + len(view.unread) > view.budget.most else ()
     if view.budget.most is None:
         unseen = (*unseen, f"how many nodes {view.title} selects")
+    elif len(_known_down(view, loss)) + max(view.counted - len(view.unhealthy), 0) > view.budget.most:
+        unseen = (*unseen, f"which Machines {view.title} counts as unhealthy: its status says {view.counted}")
     refuses, unread = _control_plane(view, node, loss)
     return refuses, (*unseen, *unread)
 
 
 def _down(view: _Watch, loss: Loss) -> int:
-    """Return how many objects of a check are unhealthy after the loss."""
-    return len(view.unhealthy | {obj.name for name, obj in view.nodes.items() if name in loss.lost})
+    """Return how many objects of a check are unhealthy after the loss, at least."""
+    return max(len(_known_down(view, loss)), view.counted)
+
+
+def _known_down(view: _Watch, loss: Loss) -> frozenset[str]:
+    return view.unhealthy | {obj.name for name, obj in view.nodes.items() if name in loss.lost}
 
 
 def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:

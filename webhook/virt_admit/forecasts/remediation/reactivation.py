@@ -53,6 +53,7 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
     found = (
         *_lasting(watch, cluster),
         *_unowned(watch, node),
+        *_failed(watch, budget, down, cluster),
         *_limited(watch, budget, down),
         *_unwatched(watch, node),
     )
@@ -121,6 +122,13 @@ def _unowned(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:
             owner = "ControlPlaneMachineSet" if is_master else "MachineSet whose replicas count it"
             words = f"put Machine {machine.full_name} under a {owner}, or use a remediation template in {_title(watch)}"
             yield Reactivation(watch.check, words)
+
+
+def _failed(watch: WatchedNodes, budget: Budget, down: int, cluster: Cluster) -> Iterator[Reactivation]:
+    """Yield how Machines no longer count as unhealthy that have failed although their nodes are Ready."""
+    if budget.refuses(down):
+        repair = unhealthy_objects.repair(watch.check, watch.selection, cluster)
+        yield from (Reactivation(watch.check, *each) for each in repair)
 
 
 def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactivation]:

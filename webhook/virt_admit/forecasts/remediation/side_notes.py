@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.remediation import remediation_steps, unhealthy_objects
+from virt_admit.forecasts.remediation import own_count, remediation_steps, unhealthy_objects
+from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
@@ -18,8 +19,11 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     """Yield what looks like a pause and is none, how long the deletion of a Machine may take, and what is left over."""
     if check.kind is kinds.NHC:
         yield from _left_over(check, cluster)
+    yield from own_count.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
+    for repair in unhealthy_objects.repair(check, selection, cluster):
+        yield typed(repair.words, repair.command)
     owner = unhealthy_objects.capi_cluster(check, cluster)
     if owner is not None and owner.annotation(health_checks.PAUSED).present and not owner.at("spec", "paused").boolean:
         # util/paused/paused.go reads the annotation of the object itself, and of its Cluster spec.paused alone
