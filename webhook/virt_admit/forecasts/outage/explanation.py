@@ -11,8 +11,8 @@ from virt_admit.forecasts.outage.check_restarts import VmRestart
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import (
     inactive_reasons,
-    own_count,
     remediation_steps,
+    reported_status,
     side_notes,
     timeline,
     unhealthy_objects,
@@ -104,7 +104,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         all_unhealthy=complete,
         obstacles=(
             *seen(blocking),
-            *_exceeded(budget, len(unhealthy), own_count.counted(check, selection) or 0),
+            *_exceeded(budget, len(unhealthy), reported_status.counted(check, selection) or 0),
             *(_too_few(budget, len(unhealthy)) if complete else ()),
         ),
         notes=tuple(side_notes.notes(check, selection, cluster)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.remediation import own_count, remediation_steps, unhealthy_objects
-from virt_admit.model.commands import typed
+from virt_admit.forecasts.remediation import remediation_steps, reported_status, unhealthy_objects
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
@@ -19,9 +19,10 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     """Yield what looks like a pause and is none, how long the deletion of a Machine may take, and what is left over."""
     if check.kind is kinds.NHC:
         yield from _left_over(check, cluster)
-    yield from own_count.refusal(check, selection, cluster)
+    yield from reported_status.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
+    yield from _by_hand(check, selection, cluster)
     for repair in unhealthy_objects.repair(check, selection, cluster):
         yield typed(repair.words, repair.command)
     owner = unhealthy_objects.capi_cluster(check, cluster)
@@ -37,6 +38,21 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
             yield (
                 f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave while the node still "
                 "reports: nodeDrainTimeout is not set"
+            )
+
+
+def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield how to replace control-plane Machines that their owner does not remediate, so that etcd keeps its quorum.
+
+    One without a Node takes no part in etcd (kubernetes-sigs/cluster-api#4472).
+    """
+    for refusal in reported_status.refusals(check, selection, cluster):
+        machine = refusal.machine
+        if refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(machine):
+            yield typed(
+                f"{machine.name} has no node. If all other members of etcd are healthy, delete it by hand, so that "
+                f"{refusal.owner} creates another one",
+                about("delete", machine, kinds.CAPI_MACHINE),
             )
 
 

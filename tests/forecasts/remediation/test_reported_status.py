@@ -5,7 +5,7 @@ import pytest
 from tests.health_checks import CAPI, capi, machine, make, mhc, node
 from virt_admit.forecasts.outage import explanation
 from virt_admit.forecasts.outage.outages import Question, outages
-from virt_admit.forecasts.remediation import own_count, unhealthy_objects
+from virt_admit.forecasts.remediation import reported_status, unhealthy_objects
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.remediation import check_scope, health_checks
 
@@ -146,7 +146,7 @@ MEMBERS = [member(f"m{number}") for number in range(3)]
 )
 def test_what_a_status_counts(status, counts):
     view = health_checks.view(check(**status))
-    assert own_count.counted(view, check_scope.selected_by(view, cluster(*MEMBERS))) == counts
+    assert reported_status.counted(view, check_scope.selected_by(view, cluster(*MEMBERS))) == counts
 
 
 def test_the_check_counts_more_than_its_machines_show():
@@ -191,3 +191,65 @@ def test_the_status_of_openshift():
     one.data["status"] = {"expectedMachines": 3, "currentHealthy": 1}
     machines = [machine(f"m{number}", nodeRef={"name": f"node-m{number}"}) for number in range(3)]
     assert actor(one, *machines).refuses == "maxUnhealthy 1 allows 1 of 3 to be unhealthy, and 2 are"
+
+
+# --- owners that do not remediate ----------------------------------------------------------------------------------
+
+KUBEADM = ("KubeadmControlPlane", "cp")
+QUORUM = "KCP can't remediate this machine because this could result in etcd loosing quorum"
+
+
+def left(name, on=None, owner=KUBEADM, since=EARLIER, reason="WaitingForRemediation", message=QUORUM, status="False"):
+    condition = {"type": "OwnerRemediated", "status": status, "reason": reason, "message": message}
+    conditions = [*judged("False", "NodeStartupTimeout"), condition | {"lastTransitionTime": since}]
+    fields = {"nodeRef": {"name": on}} if on else {}
+    return machine(name, CAPI, "c", owner=owner, conditions=conditions, **fields)
+
+
+def owned(number, owner=KUBEADM):
+    return machine(f"m{number}", CAPI, "c", owner=owner, nodeRef={"name": f"node-m{number}"})
+
+
+def test_a_control_plane_that_refuses_for_the_sake_of_the_quorum():
+    found = explanation.explain(check("100%"), cluster(owned(0), owned(1), left("m2")))
+    assert f"to m2: KubeadmControlPlane cp has not remediated it for 3 h 00: {QUORUM}" in found.obstacles
+    assert (
+        "m2 has no node. If all other members of etcd are healthy, delete it by hand, so that KubeadmControlPlane cp "
+        "creates another one: kubectl delete machines.cluster.x-k8s.io m2 -n c"
+    ) in found.notes
+
+
+def test_a_control_plane_machine_with_a_node_is_not_to_be_deleted_by_hand():
+    found = explanation.explain(check("100%"), cluster(owned(0), owned(1), left("m2", "node-m2")))
+    assert any("has not remediated it" in why for why in found.obstacles)
+    assert not any("delete it by hand" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        left("m2", since="2026-01-01T11:55:00Z"),
+        left("m2", status="True"),
+        left("m2", reason="RemediationInProgress", message=""),
+        left("m2", reason="MachineDeleting", message="Machine is deleting"),
+        left("m2", since=None),
+    ],
+    ids=["just now", "done", "begun", "deleting", "since an unknown time"],
+)
+def test_owners_that_are_not_accused(one):
+    found = explanation.explain(check("100%"), cluster(owned(0), owned(1), one))
+    assert not any("has not remediated" in why for why in found.obstacles)
+    assert actor(check("100%"), owned(0), owned(1), one).unseen == ()
+
+
+def test_outage_does_not_promise_what_the_owner_defers():
+    deferred = {
+        "owner": ("MachineSet", "set"),
+        "message": "* control plane is upgrading",
+        "reason": "RemediationDeferred",
+    }
+    found = actor(check("100%"), owned(0, ("MachineSet", "set")), left("m2", "node-m2", **deferred))
+    assert found.unseen == (
+        "whether MachineSet set remediates it: m2 waits for that for 3 h 00: * control plane is upgrading",
+    )
+    assert actor(check("100%"), owned(0, ("MachineSet", "set")), left("m2", "node-m2")).unseen == ()
