@@ -253,3 +253,46 @@ def test_outage_does_not_promise_what_the_owner_defers():
         "whether MachineSet set remediates it: m2 waits for that for 3 h 00: * control plane is upgrading",
     )
     assert actor(check("100%"), owned(0, ("MachineSet", "set")), left("m2", "node-m2")).unseen == ()
+
+
+# --- Machines that start -------------------------------------------------------------------------------------------
+
+
+def starting(name, created, **fields):
+    found = machine(name, owner=("MachineSet", "set"), **fields)
+    found.data["metadata"]["creationTimestamp"] = created
+    return found
+
+
+def explained(limit, *machines):
+    nodes = [node(f"node-m{number}") for number in range(3)]
+    for one in nodes:
+        one.data["metadata"]["creationTimestamp"] = "2026-01-01T00:24:00Z"
+    objects = Snapshot([*nodes, *machines], complete=["*"], time=NOW)
+    return explanation.explain(mhc(unhealthyConditions=UNKNOWN, nodeStartupTimeout=limit), objects)
+
+
+SLOW = [starting(f"m{number}", "2026-01-01T00:00:00Z", nodeRef={"name": f"node-m{number}"}) for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "created", "why"),
+    [
+        ("45m", "2026-01-01T11:45:00Z", "starts: no node yet, after 15 min of 45m"),
+        ("45m", "2026-01-01T11:00:00Z", "has no node"),
+        ("0", "2026-01-01T11:45:00Z", "has no node"),
+        ("45m", None, "has no node"),
+    ],
+)
+def test_a_machine_that_starts_counts_and_is_not_called_ill(limit, created, why):
+    assert explained(limit, starting("m-new", created)).unhealthy == (("m-new", why),)
+
+
+def test_a_check_that_remediates_machines_before_they_can_become_nodes():
+    loop = (
+        "nodeStartupTimeout 10m is too short here: the slowest of 3 machines took 24m to become a node. A new machine is "
+        "remediated before that, and so is the next one, in a loop. Set at least 30m"
+    )
+    assert loop in explained("10m", *SLOW).notes
+    assert not any("in a loop" in note for note in explained("45m", *SLOW).notes)
+    assert not any("in a loop" in note for note in explained("10m", starting("m-new", "2026-01-01T11:58:00Z")).notes)

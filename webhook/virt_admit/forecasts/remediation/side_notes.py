@@ -10,8 +10,9 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
-from virt_admit.model.remediation import health_checks, machine_owners, machines
+from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.messages import count, names
+from virt_admit.model.remediation import health_checks, machine_owners, machine_starts, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 
@@ -19,6 +20,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     """Yield what looks like a pause and is none, how long the deletion of a Machine may take, and what is left over."""
     if check.kind is kinds.NHC:
         yield from _left_over(check, cluster)
+    yield from _loop(check, cluster)
     yield from reported_status.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
@@ -39,6 +41,21 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
                 f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave while the node still "
                 "reports: nodeDrainTimeout is not set"
             )
+
+
+def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
+    """Yield that a check remediates new Machines before they can become nodes."""
+    try:
+        slow = machine_starts.too_slow(check.obj, cluster)
+    except Unseen:
+        return
+    if slow is not None:
+        limit = f"{check.startup.path[-1]} {format_duration(check.known_startup_time() or 0)}"
+        yield (
+            f"{limit} is too short here: the slowest of {count(slow.known, 'machine')} took {format_duration(slow.slowest)} to "
+            "become a node. A new machine is remediated before that, and so is the next one, in a loop. "
+            f"Set at least {format_duration(slow.enough)}"
+        )
 
 
 def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:

@@ -15,9 +15,11 @@ from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
 from virt_admit.model.remediation import health_checks, machine_starts, machines
@@ -122,9 +124,17 @@ def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     if machine.annotation(EXTERNAL_REMEDIATION).present:
         return "waits for external remediation"
     if not name:
-        return "has no node"
+        return _without_node(check, machine, cluster)
     node = cluster.get(kinds.NODE, "", name)
     return _conditions_of(node, check) if node else "its node does not exist"
+
+
+def _without_node(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
+    """Return that a Machine has no Node. One that starts counts against the limit, but it is not remediated yet."""
+    allowed, age = check.known_startup_time(), clock.since(machine.metadata["creationTimestamp"].text, cluster)
+    if allowed and age is not None and age / timedelta(microseconds=1) * 1000 < allowed:
+        return f"starts: no node yet, after {duration(age)} of {format_duration(allowed)}"
+    return "has no node"
 
 
 def _external(check: HealthCheck) -> bool:
@@ -148,7 +158,7 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
         return f"Failed: {cut(failed.partition(': ')[0], 40)}"
     name = machines.node_name(machine)
     if not name:
-        return "has no node"
+        return _without_node(check, machine, cluster)
     owner = capi_cluster(check, cluster)
     why = matching(conditions(machine), remediation_steps.machine_symptoms(check))
     if owner is not None and not is_true(owner, "ControlPlaneInitialized"):

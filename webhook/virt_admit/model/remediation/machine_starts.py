@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NHC, NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
-from virt_admit.model.remediation import machine_drain, machines
+from virt_admit.model.remediation import check_scope, health_checks, machine_drain, machines
 
 _FAILED: Final = ("failureReason", "failureMessage")
 """The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
@@ -35,6 +36,13 @@ READS: Final[Reads] = union(
         NODE: ("metadata.creationTimestamp",),
     },
 )
+
+SLOW_READS: Final[Reads] = union(
+    machine_nodes.READS,
+    machines.SELECT_READS,
+    dict.fromkeys((MACHINE, CAPI_MACHINE, NODE), ("metadata.creationTimestamp",)),
+)
+"""The fields that ``too_slow`` reads."""
 
 _USUAL: Final = timedelta(hours=1)
 """A host of bare metal is inspected, written and booted in less than this."""
@@ -68,6 +76,40 @@ def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
 def start_times(found: Iterable[Object], cluster: Cluster) -> Sequence[timedelta]:
     """Return how long these Machines took to become Nodes, as far as that is known, the shortest first."""
     return sorted(filter(None, (start_time(machine, cluster) for machine in found)))
+
+
+class SlowStarts(NamedTuple):
+    """Machines that took longer to become Nodes than a health check allows."""
+
+    slowest: int
+    """In nanoseconds."""
+    known: int
+    """Of how many Machines the time is known."""
+    enough: int
+    """The time to allow: a quarter more than the slowest took, in full five minutes."""
+
+
+def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
+    """Return that the Machines of a health check start more slowly than it allows. None: they do not, or few of them do.
+
+    A Node that was deleted and registered again looks like a slow start, so half of them must be slow.
+
+    Raises:
+        Unseen: no start is known, and Machines or Nodes could not be read.
+    """
+    check, selection = health_checks.view(obj), check_scope.selected(obj, cluster)
+    allowed = check.known_startup_time() if check.kind is not NHC and not check.handler else None
+    if not allowed or allowed < 0:
+        return None
+    starts = [int(took / timedelta(microseconds=1)) * 1000 for took in start_times(selection.objects, cluster)]
+    if not starts:
+        selection.demand_all()
+        for unseen in more_may_exist(cluster, NODE) if selection else ():
+            raise unseen
+    late = [took for took in starts if took > allowed]
+    if not late or 2 * len(late) < len(starts):
+        return None
+    return SlowStarts(starts[-1], len(starts), -(-starts[-1] * 5 // 4 // (5 * MINUTE)) * 5 * MINUTE)
 
 
 def failure(machine: Object) -> str:
