@@ -165,7 +165,7 @@ def etcd_down_on_a_ready_node() -> Incident:
     for name in MASTERS:
         member = pod(f"etcd-{name}", "openshift-etcd", name, {"app": "etcd", "etcd": "true"}, only(nodes, "Node", name))
         items.append(unready(member) if name == "m0" else member)
-    says = ("1 of 3 control-plane nodes is left (etcd on m0 is not ready for 1 h 00)",)
+    says = ("1 of 3 control-plane nodes is left (etcd on m0 is not ready for 60 min)",)
     source = "https://github.com/medik8s/node-healthcheck-operator/pull/272"
     return Incident(source, items, "outage m1", 1, says)
 

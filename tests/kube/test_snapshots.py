@@ -302,7 +302,7 @@ def test_what_could_not_be_read_is_not_believed(tmp_path):
     assert [vmi.name for vmi in cluster.list(VMI)] == ["a"]
 
 
-def test_of_a_mounted_config_map_only_what_is_shown_counts(tmp_path):
+def test_of_a_mounted_config_map_only_what_is_shreported_statuss(tmp_path):
     """While it changes, both generations are there. Its items may be in folders."""
     for generation, nodes in (("..1", (NODE_A, NODE_A)), ("..2", (NODE_B, NODE_C))):
         (tmp_path / generation / "more").mkdir(parents=True)

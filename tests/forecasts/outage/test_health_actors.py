@@ -332,7 +332,7 @@ def test_a_machine_whose_deletion_waits_for_volumes_frees_no_pod(changed, stuck)
 @pytest.mark.parametrize(
     ("labels", "namespace"), [({"component": "etcd"}, "kube-system"), ({"app": "etcd"}, "openshift-etcd")]
 )
-def test_a_member_of_etcd_that_is_down_counts_for_the_quorum(labels, namespace):
+def test_a_member_of_etcd_that_is_dreported_statuss_for_the_quorum(labels, namespace):
     masters = [master(name) for name in ("m0", "m1", "m2")]
     etcd = [pod(f"etcd-{name}", name, "1Gi") for name in ("m0", "m1", "m2")]
     for each in etcd:

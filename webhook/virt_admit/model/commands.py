@@ -64,9 +64,10 @@ def about(verb: str, obj: Object, kind: Kind, *options: str) -> str:
     return kubectl(verb, kind, obj.name, obj.namespace, *options)
 
 
-def merge_patch(kind: Kind, name: str, namespace: str, data: Mapping[str, Any]) -> str:
+def merge_patch(kind: Kind, name: str, namespace: str, data: Mapping[str, Any], *options: str) -> str:
     """Return the command that sets these fields. A custom resource has no strategic merge patch."""
-    return kubectl("patch", kind, name, namespace, "--type=merge", "-p", json.dumps(data, separators=(",", ":")))
+    changes = json.dumps(data, separators=(",", ":"))
+    return kubectl("patch", kind, name, namespace, *options, "--type=merge", "-p", changes)
 
 
 def json_patch(kind: Kind, name: str, namespace: str, steps: Sequence[Patch]) -> str:

@@ -162,10 +162,20 @@ def at_once(deployment: Object, total: int) -> int:
 
     Those that are made for the surge are rounded up, those that may be missing down (mdutil/util.go#ResolveFenceposts).
     """
-    rolling = _rolling_update(deployment)
-    more = _rounded(rolling["maxSurge"].value, 1, total, up=True)
-    fewer = _rounded(rolling["maxUnavailable"].value, 0, total, up=False)
-    return max(1, more + min(fewer, total))
+    more = _rounded(_rolling_update(deployment)["maxSurge"].value, 1, total, up=True)
+    return max(1, more + min(may_be_missing(deployment, total), total))
+
+
+def kept(deployment: Object, total: int) -> int:
+    """Return how many nodes of a MachineDeployment stay available (…rollingupdate.go#reconcileOldMachineSetsRollingUpdate)."""
+    wanted = deployment.at("spec", "replicas").integer
+    replicas = total if wanted is None else wanted
+    return max(replicas - may_be_missing(deployment, replicas), 0)
+
+
+def may_be_missing(deployment: Object, total: int) -> int:
+    """Return how many nodes of a MachineDeployment may be unavailable."""
+    return _rounded(_rolling_update(deployment)["maxUnavailable"].value, 0, total, up=False)
 
 
 def _rolling_update(deployment: Object) -> Field:

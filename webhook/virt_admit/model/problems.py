@@ -52,6 +52,8 @@ class ProblemCause(enum.StrEnum):
     POOL_NODES = "PoolNodesUnavailable"
     POOL_INVALID = "PoolLimitInvalid"
     POOL_AMBIGUOUS = "PoolAmbiguous"
+    MACHINE_WAITS = "MachineWaits"
+    """A Machine does not become a Node."""
     CONTROL_PLANE_DOWN = "ControlPlaneNodeDown"
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"

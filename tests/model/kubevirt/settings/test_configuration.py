@@ -194,7 +194,7 @@ def test_without_any_node_in_sight_availability_is_open():
         configuration.highly_available(NOTHING)
 
 
-def test_the_nodes_that_are_known_count_as_all():
+def test_the_nodes_that_are_knreported_status_as_all():
     a, b = node("a", SCHEDULABLE, "false"), node("b")
     assert list(nodes.every(partial(a, b))) == [a, b]
     assert nodes.of_kubevirt(partial(a, b)) == (a,)

@@ -7,7 +7,6 @@ from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.states import vm_states_times
-from virt_admit.forecasts.drain.states.vm_states_times import duration
 from virt_admit.forecasts.placement import (
     candidates,
     no_target,
@@ -18,6 +17,7 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import about, typed, virtctl
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE

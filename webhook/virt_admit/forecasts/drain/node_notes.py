@@ -8,11 +8,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.states import vm_states
-from virt_admit.forecasts.drain.states.vm_states_times import duration, moment
+from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,

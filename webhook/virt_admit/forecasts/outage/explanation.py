@@ -12,6 +12,7 @@ from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import (
     inactive_reasons,
     remediation_steps,
+    reported_status,
     side_notes,
     timeline,
     unhealthy_objects,
@@ -103,7 +104,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         all_unhealthy=complete,
         obstacles=(
             *seen(blocking),
-            *_exceeded(budget, len(unhealthy)),
+            *_exceeded(budget, len(unhealthy), reported_status.counted(check, selection) or 0),
             *(_too_few(budget, len(unhealthy)) if complete else ()),
         ),
         notes=tuple(side_notes.notes(check, selection, cluster)),
@@ -127,10 +128,14 @@ def _overlap(selection: Selection, rival: WatchedNodes) -> tuple[str, tuple[str,
     return rival.check.obj.full_name, tuple(sorted(obj.name for obj in shared))
 
 
-def _exceeded(budget: Budget, unhealthy: int) -> Iterator[str]:
-    """Yield a message if more objects are unhealthy now than the limit allows."""
-    if budget.total is not None and budget.most is not None and not budget.never and unhealthy > budget.most:
+def _exceeded(budget: Budget, unhealthy: int, counted: int) -> Iterator[str]:
+    """Yield a message if more objects are unhealthy now than the limit allows, or if the check itself counts so many."""
+    if budget.total is None or budget.most is None or budget.never:
+        return
+    if unhealthy > budget.most:
         yield f"{unhealthy} are unhealthy or soon will be: more than {budget.most}"
+    elif counted > budget.most:
+        yield f"its status counts {counted} of {budget.total} as unhealthy: more than {budget.most}"
 
 
 def _too_few(budget: Budget, unhealthy: int) -> Iterator[str]:

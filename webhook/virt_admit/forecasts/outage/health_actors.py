@@ -22,6 +22,7 @@ from virt_admit.forecasts.remediation import (
     outside_checks,
     reactivation,
     remediation_steps,
+    reported_status,
     timeline,
     unhealthy_objects,
 )
@@ -38,7 +39,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
-from virt_admit.model.remediation import check_scope, remediators, selected_nodes
+from virt_admit.model.remediation import check_scope, machine_owners, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.etcd_guard import ETCD
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -108,12 +109,16 @@ class _Watch:
     budget: Budget
     unhealthy: frozenset[str]
     """Names of selected objects that are unhealthy before the loss."""
+    counted: int
+    """How many the check itself counts as unhealthy, if its status says so."""
     unread: tuple[str, ...]
     """What could not be read of that."""
     idle: str
     """Why it does nothing for any node; empty: it acts."""
     refused: Mapping[str, str]
     """Why it never remediates single nodes."""
+    left: Mapping[str, str]
+    """What the owners of Machines do not remediate now, by the owner."""
     blind: tuple[str, ...]
     stages: tuple[Stage, ...]
     cooldown: Seconds
@@ -191,9 +196,14 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         {name: obj for name, obj in nodes.items() if name},
         remediation_steps.budget(check, selection),
         frozenset(state.name for state in unhealthy),
+        reported_status.counted(check, selection) or 0,
         tuple(state.what for state in states if isinstance(state, Unseen)),
         next(iter(reasons), course.never),
         refused,
+        {
+            each.owner: f"whether {each.owner} remediates it: {each.machine.name} waits for that {each.lasts}"
+            for each in reported_status.refusals(check, selection, cluster)
+        },
         tuple(dict.fromkeys(reason.what for reason in lasting if isinstance(reason, Unseen))),
         first_remediator_module.stages(check, cluster),
         _cooldown(check),
@@ -248,6 +258,7 @@ def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:
 
 def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
     """Return why a check does nothing for a lost node, and what could not be read of that."""
+    check = view.watch.check
     if loss.stopped:
         return loss.stopped, ()
     if view.idle:
@@ -261,13 +272,21 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
     unseen = view.unread if view.budget.most is None or down + len(view.unread) > view.budget.most else ()
     if view.budget.most is None:
         unseen = (*unseen, f"how many nodes {view.title} selects")
+    elif len(_known_down(view, loss)) + max(view.counted - len(view.unhealthy), 0) > view.budget.most:
+        unseen = (*unseen, f"which Machines {view.title} counts as unhealthy: its status says {view.counted}")
+    if check.kind is not kinds.NHC:
+        unseen = (*unseen, *filter(None, (view.left.get(machine_owners.title(view.nodes[node])),)))
     refuses, unread = _control_plane(view, node, loss)
     return refuses, (*unseen, *unread)
 
 
 def _down(view: _Watch, loss: Loss) -> int:
-    """Return how many objects of a check are unhealthy after the loss."""
-    return len(view.unhealthy | {obj.name for name, obj in view.nodes.items() if name in loss.lost})
+    """Return how many objects of a check are unhealthy after the loss, at least."""
+    return max(len(_known_down(view, loss)), view.counted)
+
+
+def _known_down(view: _Watch, loss: Loss) -> frozenset[str]:
+    return view.unhealthy | {obj.name for name, obj in view.nodes.items() if name in loss.lost}
 
 
 def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:

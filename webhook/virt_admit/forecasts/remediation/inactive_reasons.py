@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.remediation import remediation_steps, unhealthy_objects
+from virt_admit.forecasts.remediation import remediation_steps, reported_status, unhealthy_objects
 from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -36,6 +36,8 @@ def obstacles(
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     for reason, kept in machine_owners.kept(check, selection).items():
         yield f"to {names(machine.name for machine in kept)}: {reason}"
+    for refusal in reported_status.refusals(check, selection, cluster):
+        yield f"to {refusal.machine.name}: {refusal.owner} has not remediated it {refusal.lasts}"
     if check.kind is kinds.CAPI_MHC:
         yield from _capi_cluster(check, unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC and check.template.present:

@@ -54,6 +54,7 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
         *_lasting(watch, cluster),
         *_unowned(watch, node),
         *_unfenced(watch, node, cluster),
+        *_failed(watch, budget, down, cluster),
         *_limited(watch, budget, down),
         *_unwatched(watch, node),
     )
@@ -136,6 +137,13 @@ def _unfenced(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reac
             continue
         words = f"add {node} to each parameter in nodeparameters of {step.title}"
         yield Reactivation(watch.check, words, about("edit", template, kinds.FAR_TEMPLATE))
+
+
+def _failed(watch: WatchedNodes, budget: Budget, down: int, cluster: Cluster) -> Iterator[Reactivation]:
+    """Yield how Machines no longer count as unhealthy that have failed although their nodes are Ready."""
+    if budget.refuses(down):
+        repair = unhealthy_objects.repair(watch.check, watch.selection, cluster)
+        yield from (Reactivation(watch.check, *each) for each in repair)
 
 
 def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactivation]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.remediation import remediation_steps, unhealthy_objects
+from virt_admit.forecasts.remediation import remediation_steps, reported_status, unhealthy_objects
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names
-from virt_admit.model.remediation import health_checks, machine_owners, machines
+from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.messages import count, names
+from virt_admit.model.remediation import health_checks, machine_owners, machine_starts, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 
@@ -18,8 +20,13 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     """Yield what looks like a pause and is none, how long the deletion of a Machine may take, and what is left over."""
     if check.kind is kinds.NHC:
         yield from _left_over(check, cluster)
+    yield from _loop(check, cluster)
+    yield from reported_status.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
+    yield from _by_hand(check, selection, cluster)
+    for repair in unhealthy_objects.repair(check, selection, cluster):
+        yield typed(repair.words, repair.command)
     owner = unhealthy_objects.capi_cluster(check, cluster)
     if owner is not None and owner.annotation(health_checks.PAUSED).present and not owner.at("spec", "paused").boolean:
         # util/paused/paused.go reads the annotation of the object itself, and of its Cluster spec.paused alone
@@ -33,6 +40,36 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
             yield (
                 f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave while the node still "
                 "reports: nodeDrainTimeout is not set"
+            )
+
+
+def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
+    """Yield that a check remediates new Machines before they can become nodes."""
+    try:
+        slow = machine_starts.too_slow(check.obj, cluster)
+    except Unseen:
+        return
+    if slow is not None:
+        limit = f"{check.startup.path[-1]} {format_duration(check.known_startup_time() or 0)}"
+        yield (
+            f"{limit} is too short here: the slowest of {count(slow.known, 'machine')} took {format_duration(slow.slowest)} to "
+            "become a node. A new machine is remediated before that, and so is the next one, in a loop. "
+            f"Set at least {format_duration(slow.enough)}"
+        )
+
+
+def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield how to replace control-plane Machines that their owner does not remediate, so that etcd keeps its quorum.
+
+    One without a Node takes no part in etcd (kubernetes-sigs/cluster-api#4472).
+    """
+    for refusal in reported_status.refusals(check, selection, cluster):
+        machine = refusal.machine
+        if refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(machine):
+            yield typed(
+                f"{machine.name} has no node. If all other members of etcd are healthy, delete it by hand, so that "
+                f"{refusal.owner} creates another one",
+                about("delete", machine, kinds.CAPI_MACHINE),
             )
 
 

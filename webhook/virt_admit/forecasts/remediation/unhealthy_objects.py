@@ -13,12 +13,16 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model import machine_nodes
+from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import find
-from virt_admit.model.remediation import health_checks, machines
+from virt_admit.model.messages import cut, names
+from virt_admit.model.remediation import health_checks, machine_starts, machines
 from virt_admit.model.remediation.health_checks import TERMINATING, HealthCheck
 
 EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
@@ -120,9 +124,17 @@ def _machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     if machine.annotation(EXTERNAL_REMEDIATION).present:
         return "waits for external remediation"
     if not name:
-        return "has no node"
+        return _without_node(check, machine, cluster)
     node = cluster.get(kinds.NODE, "", name)
     return _conditions_of(node, check) if node else "its node does not exist"
+
+
+def _without_node(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
+    """Return that a Machine has no Node. One that starts counts against the limit, but it is not remediated yet."""
+    allowed, age = check.known_startup_time(), clock.since(machine.metadata["creationTimestamp"].text, cluster)
+    if allowed and age is not None and age / timedelta(microseconds=1) * 1000 < allowed:
+        return f"starts: no node yet, after {duration(age)} of {format_duration(allowed)}"
+    return "has no node"
 
 
 def _external(check: HealthCheck) -> bool:
@@ -142,9 +154,11 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
         return f"has the annotation {REMEDIATE}"
     if machine.deleted:
         return "is being deleted"
+    if failed := failure(machine):
+        return f"Failed: {cut(failed.partition(': ')[0], 40)}"
     name = machines.node_name(machine)
     if not name:
-        return "has no node"
+        return _without_node(check, machine, cluster)
     owner = capi_cluster(check, cluster)
     why = matching(conditions(machine), remediation_steps.machine_symptoms(check))
     if owner is not None and not is_true(owner, "ControlPlaneInitialized"):
@@ -153,7 +167,67 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     if owner is not None and not is_true(owner, "InfrastructureReady"):
         _capi_node(machine, name, cluster)  # it must exist, but its conditions are not judged yet
         return ""
-    return f"reports {why}" if why else _conditions_of(_capi_node(machine, name, cluster), check)
+    if why or (why := _reported(machine)):
+        return f"reports {why}"
+    return _conditions_of(_capi_node(machine, name, cluster), check)
+
+
+_JUDGED: Final = "HealthCheckSucceeded"
+"""The condition in which a health check writes what it thinks of a Machine. Releases that count a failure write it in the
+conditions of v1beta1 alone."""
+
+
+def failure(machine: Object) -> str:
+    """Return why a Machine of Cluster API counts as unhealthy although its node may be healthy; empty: it does not.
+
+    The newest releases no longer count it (internal/controllers/machinehealthcheck/machinehealthcheck_targets.go
+    #needsRemediation of 1.11 does, core/reconcilers/machinehealthcheck/machinehealthcheck_targets.go of 1.14 does not).
+    They write that the check has succeeded.
+    """
+    said = [each["status"].text for each in _judged(machine)]
+    return "" if "True" in said and "False" not in said else machine_starts.failure(machine)
+
+
+class Repair(NamedTuple):
+    """What an administrator does, and the command for the first object."""
+
+    words: str
+    command: str
+
+
+def repair(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[Repair]:
+    """Yield how Machines no longer count as unhealthy that have failed although their nodes are Ready.
+
+    A higher limit would have them deleted with the VMs of their nodes (metal3-io/cluster-api-provider-metal3#2055).
+    """
+    known = selection.objects if check.kind is kinds.CAPI_MHC else ()
+    failed = [each for each in known if failure(each) and _has_ready_node(each, cluster)]
+    for first in failed[:1]:
+        cleared: dict[str, object] = {"failureReason": None, "failureMessage": None}
+        older = not first.at("status", "deprecated", "v1beta1").present
+        data = {"status": cleared if older else {"deprecated": {"v1beta1": cleared}}}
+        yield Repair(
+            "clear failureReason and failureMessage of the infrastructure objects, then of Machine "
+            f"{names((each.name for each in failed), 80)}: the nodes are Ready. A higher limit would delete them",
+            merge_patch(kinds.CAPI_MACHINE, first.name, first.namespace, data, "--subresource=status"),
+        )
+
+
+def _has_ready_node(machine: Object, cluster: Cluster) -> bool:
+    node = find(cluster, kinds.NODE, "", machine_nodes.node_name(machine, cluster))
+    return node is not None and node.condition("Ready")["status"].text == "True"
+
+
+def _reported(machine: Object) -> str:
+    """Return what a health check says against a Machine, such as ``HealthCheckSucceeded=False (UnhealthyNode)``."""
+    against = (each for each in _judged(machine) if each["status"].text == "False")
+    return next((f"{_JUDGED}=False ({each['reason'].text or 'no reason'})" for each in against), "")
+
+
+def _judged(machine: Object) -> Iterator[Field]:
+    status = machine["status"]
+    for place in (status, status["v1beta2"], status.at("deprecated", "v1beta1")):
+        yield from (each for each in place["conditions"].items() if each["type"].text == _JUDGED)
 
 
 def _capi_node(machine: Object, name: str, cluster: Cluster) -> Object:

@@ -13,7 +13,8 @@ from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
 from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
 from virt_admit.forecasts.upgrade.rehearsal import Options, Stop, rehearse
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, VM
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, LONGHORN_VOLUME, NODE, VM, Kind
+from virt_admit.model.problems import ProblemCause
 
 UNDETERMINED: Final = "CannotBeDetermined"
 """The cause of a VM whose outcome is unknown: no step is made for it."""
@@ -103,12 +104,19 @@ def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
             )
 
 
+_KINDS: Final[Mapping[str, Kind]] = {
+    ProblemCause.MACHINE_WAITS: CAPI_MACHINE,
+    ProblemCause.VOLUME_DEGRADED: LONGHORN_VOLUME,
+}
+"""The kinds of what stops an upgrade besides pools, Nodes and VMs."""
+
+
 def _in_a_run(stops: Sequence[Stop], known: Collection[str]) -> Iterator[RootProblem]:
     """Yield what stops a run although each node alone could be drained: VMs without room, nodes that are down or late."""
     for stop in stops:
         if stop.problem is None or stop.problem.cause in found_problems.POOL or str(stop.problem) in known:
             continue
-        kind = VM if stop.problem.namespace else NODE  # what else is cluster-scoped is a pool
+        kind = _KINDS.get(stop.problem.cause, VM if stop.problem.namespace else NODE)
         subject = ObjectRef(kind, stop.problem.namespace, stop.problem.name)
         cause, shown = str(stop.problem.cause), (Witness("", subject),)
         yield RootProblem(cause, subject, (stop.node,), stop.reason, shown, remedy=stop.remedy)

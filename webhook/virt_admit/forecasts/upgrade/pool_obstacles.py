@@ -11,16 +11,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, LONGHORN_VOLUME, NODE, UPGRADE_PLAN
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, HARVESTER_UPGRADE, LONGHORN_VOLUME, NODE, UPGRADE_PLAN
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.messages import names
-from virt_admit.model.node_updates import config_pool_updates
+from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
 from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import control_plane
+from virt_admit.model.remediation import control_plane, machine_starts, machines
 from virt_admit.model.remediation.control_plane import RebootRisk
 
 
@@ -144,3 +145,31 @@ def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:
     command = shell("kubectl", "annotate", "node", *map(argument, old), setting, "--overwrite")
     why = f"if its configuration keeps {names(old)} from being Ready, give it that of the pool"
     return typed(f"{repair}; {why}", command)
+
+
+def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why a MachineDeployment deletes no old Machine: the new one does not become a Node."""
+    found = machine_rollouts.held(deployment, cluster)
+    if found is not None:
+        why, machine = found.waits_for.why, found.waits_for.machine
+        missing = f"{count(found.unavailable, 'node')} may be missing meanwhile, set maxSurge 0 and maxUnavailable"
+        yield Obstacle(
+            f"{why}. MachineDeployment {deployment.full_name} deletes no old Machine before that one is available",
+            typed(
+                f"Provide what it waits for. If {missing} {found.unavailable} instead, which deletes an old Machine first",
+                about("describe", machine, CAPI_MACHINE),
+            ),
+            problem_of(ProblemCause.MACHINE_WAITS, machine),
+        )
+
+
+def machine_doubts(nodes: Collection[str], cluster: Cluster) -> Iterator[str]:
+    """Yield which Machines of the same Cluster do not become Nodes, so that the next ones may not either."""
+    own = (each for each in cluster.known(CAPI_MACHINE) if machine_nodes.node_name(each, cluster) in nodes)
+    clusters = {_cluster(machine) for machine in own}
+    waiting = [each for each in machine_starts.overdue(cluster) if _cluster(each.machine) in clusters]
+    yield from (f"{each.why}. See: {about('describe', each.machine, CAPI_MACHINE)}" for each in waiting[:1])
+
+
+def _cluster(machine: Object) -> tuple[str, str | None]:
+    return machine.namespace, machine.label(machines.CAPI_CLUSTER_LABEL).text

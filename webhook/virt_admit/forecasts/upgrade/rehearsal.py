@@ -170,7 +170,7 @@ def run(
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
     unseen += drain_waits.unknown(driver, pools, begun, cluster)
-    unseen += rollouts.quorum_doubts(pools, cluster)
+    unseen += rollouts.doubts(driver, pools, cluster)
     unknown = [row for node in left for row in node.undecided]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))

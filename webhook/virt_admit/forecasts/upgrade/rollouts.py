@@ -201,10 +201,13 @@ def coming_back(pools: Iterable[Pool]) -> frozenset[str]:
     return frozenset(node for pool in pools for node in pool.begun)
 
 
-def quorum_doubts(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
-    """Yield why it cannot be determined whether a reboot of these pools leaves etcd a majority."""
-    waiting = (node for pool in pools if pool.obstacle is None for node in pool.nodes)
-    return pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
+def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
+    """Yield what may stop pools that nothing certainly stops."""
+    free = [pool for pool in pools if pool.obstacle is None]
+    waiting = [node for pool in free for node in pool.nodes]
+    yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
+    if driver is Driver.CLUSTER_API:
+        yield from pool_obstacles.machine_doubts({node for pool in free for node in pool.to_do}, cluster)
 
 
 def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool:
@@ -359,11 +362,15 @@ def _cluster_api(
         own = tuple(name for name in by_deployment.get((deployment.namespace, deployment.name), ()) if name in known)
         configured = machine_pools.at_once(deployment, len(own))
         at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
-        obstacle = Obstacle(
+        obstacles = (*_deployment_paused(deployment), *pool_obstacles.without_machine(deployment, cluster))
+        pool = _continued(Pool(f"MachineDeployment {deployment.full_name}", own, at_once), phases, known)
+        yield replace(pool, obstacle=next(iter(obstacles), None) if pool.to_do or pool.failing else None)
+
+
+def _deployment_paused(deployment: Object) -> Iterator[Obstacle]:
+    if deployment.at("spec", "paused").boolean:
+        yield Obstacle(
             f"MachineDeployment {deployment.name} is paused",
             _unpause(deployment, MACHINE_DEPLOYMENT),
             problem_of(ProblemCause.POOL_PAUSED, deployment),
         )
-        paused = deployment.at("spec", "paused").boolean
-        pool = _continued(Pool(f"MachineDeployment {deployment.full_name}", own, at_once), phases, known)
-        yield replace(pool, obstacle=obstacle if paused and (pool.to_do or pool.failing) else None)

@@ -48,6 +48,15 @@ def since(text: str | None, cluster: Cluster) -> timedelta | None:
     return current - then if then is not None and current is not None else None
 
 
+def duration(length: timedelta) -> str:
+    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``."""
+    seconds = max(int(length.total_seconds()), 0)
+    if seconds < 120:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
+
+
 def _newest_heartbeat(cluster: Cluster) -> datetime | None:
     exact(cluster)  # heartbeats count when time has passed: this value is to follow the time
     heartbeats = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import clock
@@ -18,12 +18,14 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
-from virt_admit.model.remediation import machine_drain
+from virt_admit.model.remediation import machine_drain, machine_starts, machines
+from virt_admit.model.remediation.machine_starts import OverdueMachine
 
 _REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
 
 READS: Final[Reads] = union(
     machine_nodes.READS,
+    machine_starts.READS,
     {
         MACHINE_DEPLOYMENT: (),
         CAPI_MACHINE: (
@@ -45,21 +47,62 @@ def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the roll-out of each MachineDeployment, as far as its Machines are known."""
     revisions = _revisions(cluster)
     ready = {node.name: node.condition("Ready")["status"].text == "True" for node in cluster.known(NODE)}
-    by_deployment: dict[tuple[str, str], list[Object]] = {}
-    for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda found: found.name):
-        by_deployment.setdefault(machine_pools.owner_key(machine), []).append(machine)
+    by_deployment = _by_deployment(cluster)
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         key = deployment.namespace, deployment.name
         yield _pool(deployment, by_deployment.get(key, []), revisions.get(key, {}), ready, cluster)
 
 
+def _by_deployment(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    """Return the Machines of each MachineDeployment by its namespace and name, in the order of their names."""
+    found: dict[tuple[str, str], list[Object]] = {}
+    for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
+        found.setdefault(machine_pools.owner_key(machine), []).append(machine)
+    return found
+
+
+class HeldRollout(NamedTuple):
+    """A roll-out that deletes no old Machine before a new one is available."""
+
+    waits_for: OverdueMachine
+    unavailable: int
+    """The ``maxUnavailable`` with which it would delete one."""
+
+
+def held(deployment: Object, cluster: Cluster) -> HeldRollout | None:
+    """Return why a roll-out does not go on by itself. None: it does, or that is not certain.
+
+    Of all Machines as many are kept as have to be available, and the new ones that are not available
+    (…/machinedeployment_rollout_rollingupdate.go#reconcileOldMachineSetsRollingUpdate).
+    """
+    key = deployment.namespace, deployment.name
+    own, revisions = _by_deployment(cluster).get(key, ()), _revisions(cluster).get(key, {})
+    starting = {machine.full_name: machine for machine in own if not machines.node_name(machine)}
+    waiting = [each for each in machine_starts.overdue(cluster) if each.machine.full_name in starting]
+    current = [_is_current(machine, revisions) for machine in own]
+    certain = None not in current and False in current and not any(machine.deleted for machine in own)
+    is_new = all(_is_current(machine, revisions) for machine in starting.values())
+    if (
+        not waiting
+        or len(waiting) < len(starting)
+        or not all(each.certain for each in waiting)
+        or not certain
+        or not is_new
+    ):
+        return None
+    spare = len(own) - machine_pools.kept(deployment, len(own) - len(starting)) - len(waiting)
+    return (
+        HeldRollout(waiting[0], machine_pools.may_be_missing(deployment, len(own)) + 1 - spare) if spare <= 0 else None
+    )
+
+
 def _revisions(cluster: Cluster) -> Mapping[tuple[str, str], Mapping[str, int]]:
     """Return the revision of each MachineSet, by namespace and name of its MachineDeployment."""
     found: dict[tuple[str, str], dict[str, int]] = {}
-    for machines in cluster.known(CAPI_MACHINE_SET):
-        text = machines.annotations.get(_REVISION, "")
+    for each in cluster.known(CAPI_MACHINE_SET):
+        text = each.annotations.get(_REVISION, "")
         revision = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-        found.setdefault(machine_pools.owner_key(machines), {})[machines.name] = revision
+        found.setdefault(machine_pools.owner_key(each), {})[each.name] = revision
     return found
 
 

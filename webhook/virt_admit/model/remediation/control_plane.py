@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
@@ -95,9 +96,7 @@ def _down(node: Object, words: str, shows: Object, cluster: Cluster) -> Member:
     why = words.format(node.name)
     if lasts is None:
         return Member(node, None, why)
-    hours, minutes = divmod(int(lasts.total_seconds()) // 60, 60)
-    age = f"{hours} h {minutes:02}" if hours else f"{minutes} min"
-    return Member(node, False if lasts > _REBOOT else None, f"{why} for {age}")
+    return Member(node, False if lasts > _REBOOT else None, f"{why} for {duration(lasts)}")
 
 
 def _broken_etcd(cluster: Cluster) -> Mapping[str, Object]:

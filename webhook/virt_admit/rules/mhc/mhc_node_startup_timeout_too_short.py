@@ -7,9 +7,11 @@ which turns the start-up check off.
 
 A bare metal host tests its hardware at each start and is often provisioned again, so even the default of 10 minutes is
 too short for it. virt-admit recognizes bare metal by the platform, by instance types such as ``c5.metal``, and by the
-providers Metal3 and Tinkerbell.
+providers Metal3 and Tinkerbell. It also compares the creation times of the existing machines and of their nodes: the
+time is too short if at least half of them took longer.
 
-**Fix.** Write 10m, the default. Bare metal needs 20m or more. ``"0"`` turns the start-up check off.
+**Fix.** Write 10m, the default. Bare metal needs 20m or more, and always more than the slowest machine took. ``"0"``
+turns the start-up check off.
 """
 
 from dataclasses import dataclass
@@ -17,9 +19,21 @@ from dataclasses import dataclass
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.units import SECOND
-from virt_admit.model.remediation import bare_metal, health_checks
+from virt_admit.model.remediation import bare_metal, health_checks, machine_starts
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, duration, format_duration, rule
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    cut,
+    duration,
+    format_duration,
+    rule,
+    union,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,7 @@ class Params:
 
 @rule(
     kinds=(MHC, CAPI_MHC),
-    reads=bare_metal.READS,
+    reads=union(bare_metal.READS, machine_starts.SLOW_READS),
     metadata=(health_checks.STRATEGY,),
     action=Action.DENY,
     event="RemediationLoop",
@@ -51,17 +65,30 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     if time < max(params.refused, params.shortest):
         yield _too_short(view, time, params)
-    elif time < params.bare_metal:
-        why = cut(context.cached(bare_metal.reason, obj), 40)
-        if why:
-            default = "" if view.startup.present else ", the default,"
-            yield Finding(
-                view.startup.path,
-                f"{format_duration(time)}{default} is too short for bare metal ({why}) to become a node: "
-                f"{_consequence(view)}. Use at least {format_duration(params.bare_metal)}.",
-                value=time,
-                max_action=Action.WARN,
-            )
+        return
+    slow, unread = None, None
+    try:
+        slow = context.cached(machine_starts.too_slow, obj)
+    except Unseen as unseen:
+        unread = unseen
+    why = cut(context.cached(bare_metal.reason, obj), 40) if slow is None and time < params.bare_metal else ""
+    if slow is not None:
+        took = format_duration(slow.slowest)
+        yield _slower(view, time, f"for machines that take up to {took} here to become a node", slow.enough)
+    elif why:
+        yield _slower(view, time, f"for bare metal ({why}) to become a node", params.bare_metal)
+    elif unread is not None and time < params.bare_metal:  # hardly any machine takes longer
+        yield unread
+
+
+def _slower(view: HealthCheck, time: int, what: str, enough: int) -> Finding:
+    default = "" if view.startup.present else ", the default,"
+    return Finding(
+        view.startup.path,
+        f"{format_duration(time)}{default} is too short {what}: {_consequence(view)}. Use at least {format_duration(enough)}.",
+        value=time,
+        max_action=Action.WARN,
+    )
 
 
 def _too_short(view: HealthCheck, time: int, params: Params) -> Finding:

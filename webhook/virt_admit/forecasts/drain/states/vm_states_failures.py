@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import duration
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import kubectl
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, duration, moment
+from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, moment
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
@@ -78,15 +79,6 @@ def known_time(until: datetime, cluster: Cluster) -> datetime | None:
 
 def stamp_of(state: Field, which: str) -> datetime | None:
     return clock.instant(state[f"{which}Timestamp"].text)
-
-
-def duration(length: timedelta) -> str:
-    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``."""
-    seconds = max(int(length.total_seconds()), 0)
-    if seconds < 120:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
 
 
 def age(since: datetime | None, cluster: Cluster) -> str:

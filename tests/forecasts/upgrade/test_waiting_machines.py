@@ -1,0 +1,139 @@
+"""A roll-out of Cluster API whose new Machine does not become a Node."""
+
+import pytest
+
+from tests.builders import manifest, node
+from virt_admit.forecasts.repair import judging
+from virt_admit.forecasts.repair.repair_plan import Goal
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
+
+CAPI = "cluster.x-k8s.io/v1beta2"
+NOW, LONG, SHORT = "2026-01-01T12:00:00Z", "2026-01-01T08:40:00Z", "2026-01-01T11:30:00Z"
+LABELS = {"cluster.x-k8s.io/deployment-name": "md", "cluster.x-k8s.io/cluster-name": "prod"}
+NO_HOST = {
+    "type": "InfrastructureReady",
+    "status": "False",
+    "reason": "NotReady",
+    "message": "No available\n host found.",
+}
+
+
+def machine(name, on=None, *, new=False, since=LONG, conditions=(), labels=LABELS, metadata=None, **status):
+    metadata = {"labels": labels, "creationTimestamp": since} | (metadata or {})
+    status["conditions"] = [{"type": "UpToDate", "status": str(new)}, *conditions]
+    if on:
+        status["nodeRef"] = {"name": on}
+    return manifest(CAPI, "Machine", name, "fleet", metadata=metadata, status=status)
+
+
+def deployment(surge=1, missing=0, **spec):
+    spec |= {"replicas": 3, "rollout": {"strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": missing}}}}
+    rolling = [{"type": "RollingOut", "status": "True"}]
+    return manifest(CAPI, "MachineDeployment", "md", "fleet", spec=spec, status={"conditions": rolling})
+
+
+def waiting(name="m-new", conditions=(NO_HOST,), **fields):
+    return machine(name, new=True, conditions=conditions, **fields)
+
+
+def rehearse(*objects, time=NOW, old="abc"):
+    own = [machine(f"m-{name}", name) for name in old]
+    cluster = Snapshot([*(node(name, runs_vms=False) for name in "abc"), *own, *objects], complete=["*"], time=time)
+    return rehearsal.rehearse(cluster, Options(), forecast_only=True)
+
+
+def test_no_old_machine_is_deleted_while_the_new_one_finds_no_host():
+    found = rehearse(deployment(), waiting())
+    assert found.possible is False
+    (stop,) = found.stops
+    assert stop.reason == (
+        "Machine fleet/m-new has no node for 3 h 20: InfrastructureReady is False: NotReady: No available host found. "
+        "MachineDeployment fleet/md deletes no old Machine before that one is available"
+    )
+    assert "If 1 node may be missing meanwhile, set maxSurge 0 and maxUnavailable 1" in stop.remedy
+    assert "kubectl describe machines.cluster.x-k8s.io m-new -n fleet" in stop.remedy
+    assert str(stop.problem) == "MachineWaits:fleet/m-new"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fields", "words"),
+    [
+        (
+            [{"type": "BootstrapReady", "status": "False", "reason": "WaitingForDataSecret"}, NO_HOST],
+            {},
+            "BootstrapReady is False",
+        ),
+        ([{"type": "InfrastructureReady", "status": "True"}], {}, "has no node for 3 h 20. MachineDeployment"),
+        (
+            [{"type": "NodeHealthy", "status": "Unknown", "reason": "NodeProvisioning"}],
+            {},
+            "NodeHealthy is Unknown: NodeProv",
+        ),
+        ([], {"v1beta2": {"conditions": [NO_HOST]}}, "InfrastructureReady is False: NotReady: No available host"),
+        ([], {"failureReason": "CreateError", "failureMessage": "no quota"}, "20: CreateError: no quota. MachineD"),
+        ([], {"deprecated": {"v1beta1": {"failureMessage": "no quota"}}}, "has no node for 3 h 20: no quota"),
+    ],
+)
+def test_what_it_waits_for(conditions, fields, words):
+    (stop,) = rehearse(deployment(), waiting(conditions=conditions, **fields)).stops
+    assert words in stop.reason
+
+
+def test_a_machine_that_failed_at_once():
+    assert rehearse(deployment(), waiting(since=SHORT, failureReason="InvalidConfiguration")).possible is False
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [deployment(), waiting(since=SHORT)],
+        [deployment(), machine("m-new", "a", new=True)],
+        [deployment(), waiting(labels={"cluster.x-k8s.io/cluster-name": "other"})],
+        [deployment(), waiting(metadata={"deletionTimestamp": NOW})],
+    ],
+    ids=["starting", "joined", "of another cluster", "being deleted"],
+)
+def test_what_does_not_hold_it(objects):
+    assert rehearse(*objects).possible is True
+
+
+def test_machines_that_start_slowly_here_have_more_time():
+    """The other Machines needed 40 minutes, so this one is late after 80."""
+    slow = [manifest("v1", "Node", name, metadata={"creationTimestamp": "2026-01-01T09:20:00Z"}) for name in "abc"]
+    for minutes, possible in ((70, True), (90, False)):
+        since = f"2026-01-01T{12 - (minutes + 59) // 60:02}:{(-minutes) % 60:02}:00Z"
+        own = [machine(f"m-{name}", name) for name in "abc"]
+        cluster = Snapshot([*slow, *own, deployment(), waiting(since=since)], complete=["*"], time=NOW)
+        assert rehearsal.rehearse(cluster, Options(), forecast_only=True).possible is possible
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [deployment(missing=1), waiting()],  # an old Machine may be deleted, which may free what it waits for
+        [deployment(surge=2), waiting(), waiting("m-2", since=SHORT)],  # another new Machine may become available
+        [deployment(), waiting(metadata={"labels": {"cluster.x-k8s.io/cluster-name": "prod"}})],  # of the control plane
+    ],
+    ids=["one may be missing", "another one starts", "of another pool"],
+)
+def test_what_may_hold_it(objects):
+    found = rehearse(*objects)
+    assert (found.possible, found.stops) == (None, ())
+    assert "Machine fleet/m-new has no node for 3 h 20" in found.unseen[0]
+
+
+def test_the_time_is_not_known():
+    found = rehearse(deployment(), waiting(), time=None)
+    assert (found.possible, found.stops) == (None, ())
+    assert "Machine fleet/m-new has no node: InfrastructureReady is False" in found.unseen[0]
+
+
+def test_plan_names_the_machine():
+    own = [machine(f"m-{name}", name) for name in "abc"]
+    nodes = [node(name, runs_vms=False) for name in "abc"]
+    found = judging.judge(Goal.UPGRADE, Snapshot([*nodes, *own, deployment(), waiting()], complete=["*"], time=NOW))
+    (problem,) = found.problems
+    assert (problem.subject.kind, problem.subject.full_name) == (CAPI_MACHINE, "fleet/m-new")

@@ -1,0 +1,77 @@
+"""What controllers report: how many Machines a health check counts as unhealthy, that it refuses, or that an owner does.
+
+Sources: kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#reconcile
+#patchUnhealthyTargets; :controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnhealthyMachines;
+:core/reconcilers/machineset/machineset_controller.go#reconcileUnhealthyMachines; for the count
+#isAllowedRemediation; openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.clock import duration
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.labels import Selection
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import cut
+from virt_admit.model.remediation import machine_drain, machine_owners
+from virt_admit.model.remediation.health_checks import HealthCheck
+
+_ALLOWED: Final = "RemediationAllowed"
+_LONGEST: Final = 200
+_LEFT: Final = "OwnerRemediated"
+"""The condition with which a health check hands a Machine over to its owner. The owner writes why it waits."""
+_PROMPT: Final = timedelta(minutes=10)
+"""An owner that can remediate a Machine deletes it in less than this."""
+_DELETES: Final = ("RemediationInProgress", "MachineDeleting")
+"""The reasons of both versions while the Machine is being deleted."""
+
+
+def counted(check: HealthCheck, selection: Selection) -> int | None:
+    """Return how many Machines the status counts as unhealthy, also those that soon will be.
+
+    None: it does not say, or it is of an earlier spec, or of other Machines.
+    """
+    status, written = check.obj["status"], check.obj.metadata["generation"].integer
+    expected, healthy = status["expectedMachines"].integer, status["currentHealthy"].integer
+    is_old = written is not None and status["observedGeneration"].integer not in (None, written)
+    if check.kind is kinds.NHC or is_old or selection.unseen or expected != len(selection) or healthy is None:
+        return None
+    return max(expected - healthy, 0)
+
+
+def refusal(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield that a check says of itself that it remediates nothing, and for how long."""
+    found = machine_drain.condition(check.obj, _ALLOWED)
+    if found["status"].text == "False" and counted(check, selection):
+        age = clock.since(found["lastTransitionTime"].text, cluster)
+        lasts = f" for {duration(age)}" if age is not None else ""
+        words = " ".join((found["message"].text or found["reason"].text or "").split())
+        yield f"its condition {_ALLOWED} is False{lasts}" + (f": {cut(words, _LONGEST)}" if words else "")
+
+
+class OwnerRefusal(NamedTuple):
+    """A Machine that its owner does not remediate, although a health check handed it over."""
+
+    machine: Object
+    owner: str
+    lasts: str
+    """``for 4 h 39: REASON``, the reason in its own words."""
+
+
+def refusals(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[OwnerRefusal]:
+    """Yield the Machines of a Cluster API check that wait for their owner for too long."""
+    if check.kind is not kinds.CAPI_MHC or not machine_owners.decide(check):
+        return
+    for machine in selection.objects:
+        left = machine_drain.condition(machine, _LEFT)
+        age = clock.since(left["lastTransitionTime"].text, cluster)
+        waits = left["status"].text == "False" and left["reason"].text not in _DELETES and not machine.deleted
+        if waits and age is not None and age >= _PROMPT:
+            words = " ".join((left["message"].text or left["reason"].text or "").split())
+            said = f"for {duration(age)}" + (f": {cut(words, _LONGEST)}" if words else "")
+            yield OwnerRefusal(machine, machine_owners.title(machine) or "its owner", said)

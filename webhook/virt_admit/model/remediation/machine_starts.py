@@ -1,0 +1,158 @@
+"""How long Machines take to become Nodes, and which of them should be Nodes by now.
+
+Source: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_status.go (the conditions of a Machine repeat
+reason and message of its bootstrap configuration and of its infrastructure).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model import machine_nodes
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.clock import duration
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NHC, NODE
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import MINUTE
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle
+from virt_admit.model.remediation import check_scope, health_checks, machine_drain, machines
+
+_FAILED: Final = ("failureReason", "failureMessage")
+"""The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
+READS: Final[Reads] = union(
+    clock.READS,
+    machine_nodes.READS,
+    {
+        CAPI_MACHINE: (
+            *("metadata.labels", "metadata.creationTimestamp", "metadata.deletionTimestamp"),
+            *("status.conditions", "status.v1beta2.conditions", "status.deprecated.v1beta1"),
+            *(f"status.{field}" for field in _FAILED),
+        ),
+        NODE: ("metadata.creationTimestamp",),
+    },
+)
+
+SLOW_READS: Final[Reads] = union(
+    machine_nodes.READS,
+    machines.SELECT_READS,
+    dict.fromkeys((MACHINE, CAPI_MACHINE, NODE), ("metadata.creationTimestamp",)),
+)
+"""The fields that ``too_slow`` reads."""
+
+_USUAL: Final = timedelta(hours=1)
+"""A host of bare metal is inspected, written and booted in less than this."""
+_PLAUSIBLE: Final = timedelta(hours=4)
+"""A Node that is this much younger than its Machine was not its first one: it was deleted, and registered again."""
+_STEPS: Final = ("BootstrapConfigReady", "BootstrapReady", "InfrastructureReady", "NodeReady", "NodeHealthy")
+"""The conditions on the way to a Node, in their order, of both versions of the API."""
+_LONGEST: Final = 200
+
+
+class OverdueMachine(NamedTuple):
+    """A Machine of Cluster API that should be a Node by now."""
+
+    machine: Object
+    why: str
+    """For how long, and what it waits for, in the words of its conditions."""
+    certain: bool
+    """False: how long it has waited is not known."""
+
+
+def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
+    """Return how long a Machine took to become a Node; None: it has none, or that is not known."""
+    node = find(cluster, NODE, "", machine_nodes.node_name(machine, cluster) or "")
+    began, ended = (
+        clock.instant(each.metadata["creationTimestamp"].text) if each else None for each in (machine, node)
+    )
+    took = ended - began if began is not None and ended is not None else None
+    return took if took is not None and timedelta() < took <= _PLAUSIBLE else None
+
+
+def start_times(found: Iterable[Object], cluster: Cluster) -> Sequence[timedelta]:
+    """Return how long these Machines took to become Nodes, as far as that is known, the shortest first."""
+    return sorted(filter(None, (start_time(machine, cluster) for machine in found)))
+
+
+class SlowStarts(NamedTuple):
+    """Machines that took longer to become Nodes than a health check allows."""
+
+    slowest: int
+    """In nanoseconds."""
+    known: int
+    """Of how many Machines the time is known."""
+    enough: int
+    """The time to allow: a quarter more than the slowest took, in full five minutes."""
+
+
+def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
+    """Return that the Machines of a health check start more slowly than it allows. None: they do not, or few of them do.
+
+    A Node that was deleted and registered again looks like a slow start, so half of them must be slow.
+
+    Raises:
+        Unseen: no start is known, and Machines or Nodes could not be read.
+    """
+    check, selection = health_checks.view(obj), check_scope.selected(obj, cluster)
+    allowed = check.known_startup_time() if check.kind is not NHC and not check.handler else None
+    if not allowed or allowed < 0:
+        return None
+    starts = [int(took / timedelta(microseconds=1)) * 1000 for took in start_times(selection.objects, cluster)]
+    if not starts:
+        selection.demand_all()
+        for unseen in more_may_exist(cluster, NODE) if selection else ():
+            raise unseen
+    late = [took for took in starts if took > allowed]
+    if not late or 2 * len(late) < len(starts):
+        return None
+    return SlowStarts(starts[-1], len(starts), -(-starts[-1] * 5 // 4 // (5 * MINUTE)) * 5 * MINUTE)
+
+
+def failure(machine: Object) -> str:
+    """Return why a Machine has failed for good, in the words of its provider; empty: it has not.
+
+    Cluster API copies it from the infrastructure and never takes it back (api/core/v1beta1/machine_types.go#MachineStatus).
+    """
+    places = (machine["status"], machine.at("status", "deprecated", "v1beta1"))
+    said = [place[field].text for place in places for field in _FAILED if place[field].text]
+    return cut_middle(": ".join(dict.fromkeys(filter(None, said))), _LONGEST)
+
+
+def overdue(cluster: Cluster) -> Sequence[OverdueMachine]:
+    """Return the Machines of Cluster API that should be Nodes by now, or have failed before they were, by name."""
+    return cluster.cached(_overdue)
+
+
+def _overdue(cluster: Cluster) -> Sequence[OverdueMachine]:
+    found = sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.full_name)
+    slowest = max(start_times(found, cluster), default=timedelta())
+    limit = max(_USUAL, 2 * slowest)
+    starting = (machine for machine in found if not machine.deleted and not machines.node_name(machine))
+    return [
+        OverdueMachine(machine, _words(machine, age), bool(failure(machine)) or age is not None)
+        for machine in starting
+        for age in (clock.since(machine.metadata["creationTimestamp"].text, cluster),)
+        if failure(machine) or age is None or age > limit
+    ]
+
+
+def _words(machine: Object, age: timedelta | None) -> str:
+    """Return ``Machine fleet/m-1 has no node for 3 h 05: InfrastructureReady is False: NoHost: No host found``."""
+    lasts = "" if age is None else f" for {duration(age)}"
+    step = next(filter(_is_open, (machine_drain.condition(machine, kind) for kind in _STEPS)), machine["-"])
+    said = [
+        f"{step['type'].text} is {step['status'].text}" if step.present else "",
+        step["reason"].text,
+        step["message"].text,
+    ]
+    waits = " ".join(": ".join(filter(None, said)).split())
+    words = failure(machine) or cut_middle(waits, _LONGEST)
+    return f"Machine {machine.full_name} has no node{lasts}" + (f": {words}" if words else "").rstrip(".")
+
+
+def _is_open(condition: Field) -> bool:
+    return condition["status"].text in ("False", "Unknown")
