@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.budgets import longhorn_migrations
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -21,16 +22,19 @@ from virt_admit.model.kubernetes.kinds import (
     LONGHORN_VOLUME,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import names
 
-READS: Final[Reads] = {
-    LONGHORN_MANAGER: ("spec.nodeID", "status.ownerID", "status.instanceEngines"),
-    LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
-    LONGHORN_SETTING: ("value",),
-    LONGHORN_ATTACHMENT: ("spec",),
-    LONGHORN_VOLUME: ("status.currentNodeID", "status.kubernetesStatus"),
-}
+READS: Final[Reads] = union(
+    longhorn_migrations.READS,
+    {
+        LONGHORN_MANAGER: ("spec.nodeID", "status.ownerID", "status.instanceEngines"),
+        LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
+        LONGHORN_SETTING: ("value",),
+        LONGHORN_ATTACHMENT: ("spec",),
+        LONGHORN_VOLUME: ("status.currentNodeID", "status.kubernetesStatus"),
+    },
+)
 
 
 def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
@@ -59,7 +63,7 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
         )
     orphans = sorted(_orphans(manager, node, eviction))
     if not orphans:
-        return _attached_by_hand(eviction)
+        return longhorn_migrations.obstacle(manager, eviction) or _attached_by_hand(eviction)
     return OperatorAnswer(
         Way.NOW,
         f"its instance manager still runs engine {names(orphans, 80)}, whose volume is not attached on {node}, and "

@@ -1,0 +1,92 @@
+"""Volumes that Longhorn still migrates although their VM has arrived: an idle engine keeps the old node from draining."""
+
+import pytest
+
+from tests.advice import risky
+from tests.builders import manifest
+from tests.forecasts.drain import operator_clusters as world
+from tests.forecasts.drain.operator_clusters import LONGHORN
+from tests.forecasts.drain.test_stuck_operators import engine, manager
+from tests.forecasts.drain.vm_motion import NOW, ago, launcher, migration, vm, vmi
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.pod_evictions import Wait
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+
+def volume(source="a", target="b"):
+    """Return a volume with its engines, which Longhorn migrates from one node to the other."""
+    used = {"namespace": "shop", "pvcName": "disk", "pvName": "pv-disk"}
+    status = {"currentNodeID": source, "currentMigrationNodeID": target, "kubernetesStatus": used, "state": "attached"}
+    found = manifest("longhorn.io/v1beta2", "Volume", "v1", LONGHORN, spec={"numberOfReplicas": 2}, status=status)
+    return [found, engine("v1-e-0", source), engine("v1-e-1", target)]
+
+
+def attached(on):
+    spec = {"nodeName": on, "source": {"persistentVolumeName": "pv-disk"}, "attacher": "driver.longhorn.io"}
+    return manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{on}", spec=spec, status={"attached": True})
+
+
+def guest(on="b", ended=7200, **state):
+    disk = {"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}
+    state = {"migrationUid": "uid-evacuation-1", "completed": True, "endTimestamp": ago(ended)} | state
+    state |= {"sourceNode": "a", "targetNode": "b"}
+    return [vm(), vmi(on=on, spec=disk, migrationState=state), launcher(on=on)]
+
+
+def drained(of, *objects, time=NOW, unreadable=()):
+    """Return what a drain of one node meets at the budget of its instance manager."""
+    managers = [manager("a", "v1-e-0"), manager("b", "v1-e-1")]
+    copies = [world.replica("v1", on) for on in "bc"]
+    both = [attached("a"), attached("b")]
+    everything = [*world.longhorn(*copies), *managers, *both, *objects]
+    return plan(Snapshot(everything, complete=["*"], unreadable=unreadable, time=time), of).nodes[0].pods
+
+
+DONE = migration(phase="Succeeded", age=8000)
+
+
+def test_the_migration_of_a_volume_that_nothing_ends_keeps_the_budget():
+    (found,) = drained("a", *volume(), *guest(), DONE).blockers
+
+    assert found.now
+    assert found.subject == f"PodDisruptionBudget {LONGHORN}/instance-manager-a"
+    assert "its engine still runs on a, though VM shop/db runs on b alone" in found.reason
+    assert found.remedy.endswith("not that of b: kubectl delete volumeattachments.storage.k8s.io csi-a")
+    assert not risky(f"{found.reason}: {found.remedy}")
+
+
+def test_one_that_nothing_rolls_back_keeps_the_budget_of_its_target():
+    """The VM has stayed: its migration failed."""
+    (found,) = drained("b", *volume(), *guest(on="a", failed=True), migration(phase="Failed", age=8000)).blockers
+
+    assert "its engine still runs on b, though VM shop/db runs on a alone" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("objects", "time"),
+    [
+        pytest.param([*volume(), *guest(ended=60), DONE], NOW, id="Kubernetes is still detaching it"),
+        pytest.param([*volume(), *guest(), DONE], None, id="the time is not known"),
+        pytest.param([*volume(), *guest(), DONE, migration("again", "Scheduling")], NOW, id="the VM migrates again"),
+        pytest.param([*volume(), *guest(), DONE, launcher(suffix="0")], NOW, id="its old pod still runs"),
+        pytest.param([*volume(target=""), *guest(on="a"), DONE], NOW, id="the volume does not migrate"),
+        pytest.param([*volume(), *guest(on="a")], NOW, id="the VM is still here"),
+    ],
+)
+def test_a_volume_that_leaves_in_time_keeps_no_budget(objects, time):
+    found = drained("a", *objects, time=time)
+
+    assert found.blockers == ()
+    assert [type(each) for each in found.waits] == [Wait]
+
+
+@pytest.mark.parametrize("plural", ["volumes.longhorn.io", "virtualmachineinstancemigrations.kubevirt.io"])
+def test_what_cannot_be_read_is_not_taken_for_good(plural):
+    found = [
+        each for each in (*volume(), *guest(), DONE) if each.kind not in ("VirtualMachineInstanceMigration", "Volume")
+    ]
+    kept = volume()[:1] if plural.startswith("virtual") else []
+    result = drained("a", *found, *kept, unreadable=[plural])
+
+    assert result.blockers == ()
+    assert any(plural in each for each in result.unseen), result.unseen

@@ -1,0 +1,115 @@
+"""Volumes that Longhorn keeps attached to two nodes, long after the migration of their VM has ended.
+
+Longhorn ends the migration of a volume only when Kubernetes has removed the attachment of one of both nodes, and its engine
+there keeps the budget. Sources: longhorn/longhorn-manager:controller/volume_attachment_controller.go
+#handleVolumeMigrationConfirmation, #handleVolumeMigrationRollback; longhorn/longhorn#11149;
+longhorn/website:content/kb/troubleshooting-rwx-volume-migration-stuck.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
+from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.model.commands import kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_VOLUME, POD, VMI, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.messages import names
+
+READS: Final[Reads] = union(
+    clock.READS,
+    migrations.READS,
+    volume_attachments.READS,
+    {
+        LONGHORN_ENGINE: ("spec.volumeName",),
+        LONGHORN_VOLUME: ("status.currentNodeID", "status.currentMigrationNodeID", "status.kubernetesStatus"),
+        POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
+        VMI: ("spec.volumes", "spec.utilityVolumes", "status.migrationState", "status.nodeName"),
+    },
+)
+
+_DETACHED: Final = datetime.timedelta(minutes=10)
+"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended (``maxWaitForUnmountDuration``)."""
+
+
+def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
+    """Return which volumes stay attached to the node, although their VMs run on another one; None: none does.
+
+    Raises:
+        Unseen: the engines, their volumes or the migrations of the VMs cannot be read.
+    """
+    cluster, node = eviction.cluster, eviction.node
+    kept = {
+        volume.name: (volume, vmi) for volume in _migrating(manager, eviction) for vmi in _moved(volume, node, cluster)
+    }
+    if not kept:
+        return None
+    volumes, guests = zip(*kept.values(), strict=True)
+    where = names(sorted({vmi.at("status", "nodeName").text or "" for vmi in guests}))
+    attached = [name for volume in volumes for name in _attachments(volume, node, cluster)]
+    command = (
+        shell("kubectl", "delete", "volumeattachments.storage.k8s.io", *attached)
+        if attached
+        else kubectl("get", VOLUME_ATTACHMENT)
+    )
+    return OperatorAnswer(
+        Way.NOW,
+        f"Longhorn has not ended the migration of volume {names(sorted(kept), 80)}: its engine still runs on {node}, though "
+        f"VM {names(sorted({vmi.full_name for vmi in guests}), 80)} runs on {where} alone",
+        typed(
+            f"See that no container of the VM runs on {node}, then delete the VolumeAttachment of {node}, not that of {where}",
+            command,
+        ),
+    )
+
+
+def _migrating(manager: Object, eviction: PodEviction) -> Iterator[Object]:
+    """Yield the volumes with an engine on the node that Longhorn migrates from it, or to it."""
+    for name in manager.at("status", "instanceEngines").map:
+        engine = eviction.cluster.get(LONGHORN_ENGINE, manager.namespace, name)
+        of = engine.at("spec", "volumeName").text if engine is not None else None
+        volume = eviction.cluster.get(LONGHORN_VOLUME, manager.namespace, of) if of else None
+        if volume is not None and _other_node(volume, eviction.node):
+            yield volume
+
+
+def _other_node(volume: Object, node: str) -> str:
+    """Return the other node of a volume that migrates; empty: it does not migrate."""
+    source, target = volume.at("status", "currentNodeID").text, volume.at("status", "currentMigrationNodeID").text
+    both = {source or "", target or ""} - {""}
+    return next(iter(both - {node}), "") if node in both else ""
+
+
+def _moved(volume: Object, node: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the VM that uses a volume, if it has long run on the other node and no longer migrates."""
+    seen = volume.at("status", "kubernetesStatus")
+    namespace, claim = seen["namespace"].text or "", seen["pvcName"].text or ""
+    for vmi in entry(cluster, vmis.by_node, _other_node(volume, node)) or ():
+        spec = vmi["spec"]
+        if vmi.namespace != namespace or claim not in {*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)}:
+            continue
+        over = clock.since(vmi.at("status", "migrationState", "endTimestamp").text, cluster)
+        pods = running_launchers.launchers(cluster).by_vmi.get((vms.namespace_of(vmi), vmi.name), ())
+        here = any(pod.at("spec", "nodeName").text == node for pod in pods)
+        if (
+            over is not None
+            and over > _DETACHED
+            and not here
+            and next(migrations.unfinished(vmi, cluster), None) is None
+        ):
+            yield vmi
+
+
+def _attachments(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield the names of the attachments of a volume to a node, as far as they are known."""
+    name = volume.at("status", "kubernetesStatus", "pvName").text or volume.name
+    found = (each for each in cluster.known(VOLUME_ATTACHMENT) if volume_attachments.volume(each) == name)
+    yield from (each.name for each in found if each.at("spec", "nodeName").text == node)
