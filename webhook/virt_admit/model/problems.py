@@ -60,6 +60,7 @@ class ProblemCause(enum.StrEnum):
     EVICTION_REFUSED = "EvictionRefused"
     VOLUMES_DIFFER = "VolumesDiffer"
     VOLUME_DEGRADED = "VolumeDegraded"
+    IMAGE_FAILS = "UpgradeImageFails"
     BLOCKED = "DrainBlocked"
     """Any other."""
 

@@ -13,13 +13,12 @@ from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, HARVESTER_UPGRADE, LONGHORN_VOLUME, NODE, UPGRADE_PLAN
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
-from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import control_plane, machine_starts, machines
 from virt_admit.model.remediation.control_plane import RebootRisk
@@ -36,71 +35,7 @@ class Obstacle:
     """Nodes that another operator drains first."""
 
 
-_MANAGED: Final = "harvesterhci.io/managed"
-
-READS: Final[Reads] = union(
-    control_plane.READS,
-    {
-        NODE: (f"metadata.labels.{_MANAGED}",),
-        LONGHORN_VOLUME: ("spec.numberOfReplicas", "status.state", "status.robustness", *CONDITIONS),
-    },
-)
-
-_FEW: Final = 2
-"""Nodes up to which Harvester does not wait: one of them is away, so volumes are degraded."""
-
-
-def unread(cluster: Cluster) -> Iterator[Unseen]:
-    """Yield that volumes of a Harvester cluster cannot be read, so that one of them may stop its upgrade."""
-    if _waits_for_volumes(cluster):
-        yield from more_may_exist(cluster, LONGHORN_VOLUME)
-
-
-def _waits_for_volumes(cluster: Cluster) -> bool:
-    return sum(node.labels.get(_MANAGED) == "true" for node in cluster.known(NODE)) > _FEW
-
-
-def _is_stuck(volume: Object) -> bool:
-    status = volume["status"]
-    degraded = status["state"].text == "attached" and status["robustness"].text == "degraded"
-    return degraded and volume.condition("Scheduled")["status"].text == "False"
-
-
-def held_by_volumes(cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why Harvester drains no node: it waits for volumes that do not become healthy by themselves."""
-    stuck = filter(_is_stuck, cluster.known(LONGHORN_VOLUME)) if _waits_for_volumes(cluster) else ()
-    for volume in list(stuck)[:1]:
-        replicas = volume.at("spec", "numberOfReplicas").integer or 0
-        yield Obstacle(
-            f"Longhorn volume {volume.name} stays degraded: no node takes the last of its {replicas} replicas, and "
-            "Harvester drains no node before every volume is healthy",
-            typed(
-                "Give Longhorn a further node or disk for it, or set numberOfReplicas to the number of nodes with disks",
-                about("edit", volume, LONGHORN_VOLUME),
-            ),
-            problem_of(ProblemCause.VOLUME_DEGRADED, volume),
-        )
-
-
-def paused_by_harvester(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield why the upgrade of Harvester waits for its administrator (upgrade-config: nodeUpgradeOption.strategy)."""
-    paused = {update.name: update.paused for update in begun if update.paused}
-    for kind, resume in _RESUME.items():
-        for upgrade in cluster.known(kind):
-            if upgrade.name in paused:
-                yield Obstacle(
-                    f"{kind.kind} {upgrade.name} is paused before {names(paused[upgrade.name])}",
-                    typed(resume, about("edit", upgrade, kind)),
-                    problem_of(ProblemCause.POOL_PAUSED, upgrade),
-                )
-
-
-_RESUME: Final = {
-    UPGRADE_PLAN: "Remove the node from spec.nodeUpgradeOption.pauseNodes",
-    HARVESTER_UPGRADE: "Resume the node on the page of the upgrade, or write unpause for it into the annotation "
-    "harvesterhci.io/node-upgrade-pause-map",
-}
-"""What resumes an upgrade of each kind."""
+READS: Final[Reads] = control_plane.READS
 
 
 def without_quorum(nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster) -> Iterator[Obstacle]:

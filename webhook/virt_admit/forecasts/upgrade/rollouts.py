@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from virt_admit.forecasts.upgrade import pool_obstacles
+from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
@@ -35,7 +35,7 @@ from virt_admit.model.node_updates import config_pool_updates, node_phases, srio
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
-READS: Final = union(updaters.READS, pool_obstacles.READS)
+READS: Final = union(updaters.READS, pool_obstacles.READS, harvester_waits.READS)
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
 
@@ -115,7 +115,7 @@ def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] 
     if any(pool.revisions_unknown for pool in begun):
         yield from more_may_exist(cluster, CAPI_MACHINE_SET)
     if used is Driver.PLAIN:
-        yield from pool_obstacles.unread(cluster)
+        yield from harvester_waits.unread([pool.name for pool in begun], cluster)
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
@@ -192,8 +192,7 @@ def _plain(
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
     capacity = _given(max_unavailable or "1", len(own))
     found = _continued(Pool("nodes", own, capacity), phases, known)
-    obstacles = (*pool_obstacles.paused_by_harvester(begun, cluster), *pool_obstacles.held_by_volumes(cluster))
-    return replace(found, obstacle=next(iter(obstacles), None) if found.to_do else None)
+    return replace(found, obstacle=next(harvester_waits.obstacles(begun, cluster), None) if found.to_do else None)
 
 
 def coming_back(pools: Iterable[Pool]) -> frozenset[str]:
@@ -223,7 +222,7 @@ def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str,
     ]
     return replace(
         pool,
-        nodes=tuple(name for name in pool.nodes if of[name] in (Phase.WAITING, Phase.NEXT)),
+        nodes=tuple(name for phase in (Phase.NEXT, Phase.WAITING) for name in pool.nodes if of[name] is phase),
         begun=tuple(name for name in pool.nodes if of[name] in IN_FLIGHT and of[name] is not Phase.FAILING),
         failing=tuple(failing),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -13,18 +13,22 @@ from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcom
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import no_target, quotas, virt_handlers
 from virt_admit.forecasts.placement.candidates import scheduler
-from virt_admit.forecasts.upgrade import durations, returning_nodes, upgrade_progress
+from virt_admit.forecasts.upgrade import durations, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, UnderWay, Vm, World
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.instances import migration_failures
 from virt_admit.model.kubevirt.launcher.launcher_pod import CREATED_BY
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
-from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase, PoolUpdate
 from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.node_labels import is_transient
+from virt_admit.model.scheduler.snapshot import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,10 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
         for pool in start.begun
         for name, update in pool.nodes.items()
     }
-    back = returning_nodes.returning(start.pools, cluster)
-    filters = returning_nodes.with_nodes_back(scheduler(cluster), back)
+    back = returning(start.pools, cluster)
+    filters = with_nodes_back(scheduler(cluster), back)
     filters = _without_left(filters, start.plan)
-    filters = returning_nodes.without_virt_handler(filters, cluster.cached(virt_handlers.broken).keys() - back)
+    filters = without_virt_handler(filters, cluster.cached(virt_handlers.broken).keys() - back)
     away = back if start.continued else frozenset()
     return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away)
 
@@ -152,3 +156,50 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     if found.cluster < 1 or found.node < 1:
         return f"{PER_CLUSTER} is {found.cluster} and {PER_NODE} is {found.node}, so no migration starts"
     return ""
+
+
+# --- nodes that are back, or of no use ----------------------------------------------------------------------------
+
+
+def returning(pools: Iterable[Pool], cluster: Cluster) -> frozenset[str]:
+    """Return the nodes of these pools whose update is under way and has not failed: they take VMs when it ends."""
+    found = updaters.of_nodes(cluster)
+    left = {name for pool in pools for name in pool.to_do if name in found}
+    return frozenset(name for name in left if found[name].phase in IN_FLIGHT - {Phase.FAILING})
+
+
+def with_nodes_back(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
+    """Return the filters over the cluster as it is when these nodes are back."""
+    return _with_changed(scheduler, nodes, _back)
+
+
+def without_virt_handler(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
+    """Return the filters over the cluster in which these nodes take no VM: their virt-handler does not work."""
+    return _with_changed(scheduler, nodes, _unserved)
+
+
+def _with_changed(scheduler: FilterPipeline, nodes: Collection[str], change: Callable[[Node], Node]) -> FilterPipeline:
+    if not nodes:
+        return scheduler
+    state = scheduler.state.fork()
+    changed = {name: change(node) if name in nodes else node for name, node in state.nodes.items()}
+    return FilterPipeline(
+        replace(state, nodes=changed),
+        scheduler.volumes,
+        scheduler.unseen,
+        scheduler.complete,
+        scheduler.most_terms,
+        scheduler.unread_namespaces,
+    )
+
+
+def _unserved(node: Node) -> Node:
+    served = {SCHEDULABLE: "false"} if SCHEDULABLE in node.labels else {}
+    return replace(node, labels={**node.labels, **served})
+
+
+def _back(node: Node) -> Node:
+    """Return a node without its cordon, and with the label that virt-controller changes while it does not report."""
+    served = {SCHEDULABLE: "true"} if SCHEDULABLE in node.labels else {}
+    taints = tuple(taint for taint in node.taints if not is_transient(taint))
+    return replace(node, cordoned=False, ready=True, taints=taints, labels={**node.labels, **served})

@@ -7,6 +7,7 @@ harvester/upgrade-toolkit:api/v1beta1/upgradeplan_types.go#NodeUpgradeState.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import clock
@@ -111,6 +112,24 @@ def _latest(form: _Form, cluster: Cluster) -> Object | None:
     return max(known, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
 
 
+_BEFORE_NODES: Final = ("LogReady", "ImageReady", "RepoReady")
+"""The conditions that have to be True before a node is touched (pkg/controller/master/upgrade/upgrade_controller.go)."""
+
+
+def stage(upgrade: Object) -> tuple[str, datetime | None]:
+    """Return the first condition that an upgrade waits for before its nodes, and since when; empty: for none.
+
+    Harvester writes no time into a condition that it creates, so the time of the one before counts.
+    """
+    since = upgrade.metadata["creationTimestamp"].text
+    for kind in _BEFORE_NODES:
+        condition = upgrade.condition(kind)
+        since = condition["lastUpdateTime"].text or since
+        if condition.present and condition["status"].text != "True":
+            return kind, clock.instant(since)
+    return "", None
+
+
 def _progress(upgrade: Object, form: _Form, cluster: Cluster) -> PoolUpdate:
     states, kind = upgrade.at("status", form.statuses), form.kind.kind
     nodes: dict[str, NodeUpdate] = {}
@@ -125,7 +144,7 @@ def _progress(upgrade: Object, form: _Form, cluster: Cluster) -> PoolUpdate:
     begun = any(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
     waiting = [name for name, update in nodes.items() if update.phase is Phase.WAITING]
     paused = tuple(name for name in waiting if states[name]["state"].text == form.paused)
-    for name in [] if begun or paused else waiting[:1]:  # one node at a time
+    for name in [] if begun or paused or stage(upgrade)[0] else waiting[:1]:  # one node at a time
         nodes[name] = NodeUpdate(kind, upgrade.name, Phase.NEXT)
     began = clock.instant(upgrade.metadata["creationTimestamp"].text)
     return PoolUpdate(kind, upgrade.name, nodes, began, paused=paused)

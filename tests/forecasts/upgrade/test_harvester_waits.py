@@ -1,0 +1,138 @@
+"""Harvester drains no node before its image is there and volumes are healthy; what a degraded MachineConfigPool says."""
+
+import pytest
+
+from tests.builders import manifest, node
+from tests.cli.test_upgrade import kubevirt
+from virt_admit.forecasts.upgrade import rollouts
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+HARVESTER = [node(name, {"harvesterhci.io/managed": "true"}) for name in "abc"]
+
+
+def volume(state="attached", robustness="degraded", scheduled="False"):
+    conditions = [{"type": "Scheduled", "status": scheduled, "reason": "ReplicaSchedulingFailure"}]
+    status = {"state": state, "robustness": robustness, "conditions": conditions}
+    spec = {"numberOfReplicas": 3}
+    return manifest("longhorn.io/v1beta2", "Volume", "pvc-1", "longhorn-system", spec=spec, status=status)
+
+
+def obstacle(*objects, driver=Driver.PLAIN):
+    cluster = Snapshot(objects, complete=["*"])
+    (pool,) = rollouts.pools(driver, cluster, None, ["a", "b", "c"])
+    return pool.obstacle
+
+
+def test_a_volume_that_cannot_be_rebuilt_holds_the_upgrade():
+    found = obstacle(*HARVESTER, volume())
+    assert "pvc-1 stays degraded: no node takes the last of its 3 replicas" in found.reason
+    assert "kubectl edit" in found.remedy
+    assert str(found.problem) == "VolumeDegraded:longhorn-system/pvc-1"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [volume(state="detached"), volume(robustness="healthy"), volume(scheduled="True")],
+    ids=["detached", "healthy", "rebuilding"],
+)
+def test_volumes_that_do_not_hold_it(other):
+    assert obstacle(*HARVESTER, other) is None
+
+
+def test_harvester_does_not_wait_on_two_nodes_and_others_never_do():
+    assert obstacle(*HARVESTER[:2], volume()) is None
+    assert obstacle(*map(node, "abc"), volume()) is None
+
+
+@pytest.mark.parametrize(("nodes", "asked"), [(HARVESTER, 1), ([*map(node, "abc")], 0)], ids=["harvester", "other"])
+def test_volumes_that_were_not_read(nodes, asked):
+    cluster = Snapshot(nodes, complete=["*"], unreadable=["volumes.longhorn.io"])
+    assert len(list(rollouts.unread(cluster, Driver.PLAIN))) == asked
+
+
+def test_a_degraded_pool_quotes_the_condition_that_names_the_node():
+    conditions = [
+        {"type": "NodeDegraded", "status": "True", "message": 'Node a is reporting: "content mismatch for file"'},
+        {"type": "Degraded", "status": "True", "message": ""},
+    ]
+    spec = {"nodeSelector": {"matchLabels": {"kubevirt.io/schedulable": "true"}}}
+    pool = manifest(
+        "machineconfiguration.openshift.io/v1",
+        "MachineConfigPool",
+        "worker",
+        spec=spec,
+        status={"conditions": conditions},
+    )
+    workers = [node(name, {"node-role.kubernetes.io/worker": ""}) for name in "abc"]
+    found = obstacle(*workers, pool, driver=Driver.MACHINE_CONFIG)
+    assert 'worker is degraded: Node a is reporting: "content mismatch for file"' in found.reason
+
+
+NOW = "2027-03-01T12:00:00Z"
+
+
+def upgrade(since="2027-03-01T09:06:00Z", image="Unknown", **states):
+    conditions = [{"type": "LogReady", "status": "True", "lastUpdateTime": since}]
+    conditions += [{"type": "ImageReady", "status": image}, {"type": "Completed", "status": "Unknown"}]
+    status = {"conditions": conditions, "imageID": "harvester-system/hvst", "nodeStatuses": states}
+    metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": "2027-03-01T09:00:00Z"}
+    return manifest("harvesterhci.io/v1beta1", "Upgrade", "hvst", "harvester-system", metadata=metadata, status=status)
+
+
+def imported(restarts, running="False", phase="ImportInProgress"):
+    said = {"type": "Running", "status": running, "reason": "Error", "message": "unlinkat: read-only file system"}
+    status = {"phase": phase, "restartCount": restarts, "conditions": [said]}
+    return manifest("cdi.kubevirt.io/v1beta1", "DataVolume", "hvst", "harvester-system", status=status)
+
+
+def upgraded(*objects, **known):
+    return rehearse(Snapshot([*HARVESTER, kubevirt(), *objects], complete=["*"], time=NOW, **known), Options())
+
+
+def test_an_image_that_cannot_be_imported_stops_the_upgrade():
+    result = upgraded(upgrade(), imported(33))
+    (stop,) = result.stops
+
+    assert (result.possible, str(stop.problem)) == (False, "UpgradeImageFails:harvester-system/hvst")
+    assert "Upgrade hvst waits for its image, whose import has failed 33 times: unlinkat: read-only" in stop.reason
+    assert "kubectl describe datavolume hvst -n harvester-system" in stop.remedy
+    assert result.progress.next == ()
+
+
+@pytest.mark.parametrize("image", [[], [imported(3)], [imported(33, "True")]], ids=["unknown", "retries", "runs"])
+def test_an_image_that_takes_long_has_no_known_end(image):
+    result = upgraded(upgrade(), *image)
+
+    assert (result.possible, result.stops) == (None, ())
+    assert result.unseen == ("when Upgrade hvst goes on: its condition ImageReady is not True since 2 h 54",)
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [upgrade("2027-03-01T11:30:00Z"), imported(2)],
+        [upgrade(image="True"), imported(0, phase="Succeeded")],
+        [upgrade(image="True", a={"state": "Pre-draining"})],
+    ],
+    ids=["downloads", "imported", "nodes"],
+)
+def test_an_upgrade_that_goes_on_is_not_held(objects):
+    assert upgraded(*objects).possible
+
+
+def test_a_data_volume_that_cannot_be_read_is_not_taken_for_good():
+    result = upgraded(upgrade("2027-03-01T11:30:00Z"), unreadable=["datavolumes.cdi.kubevirt.io"])
+
+    assert result.possible is None
+    assert "datavolumes" in result.unseen[0]
+
+
+def test_the_node_that_comes_next_is_updated_first():
+    """Not the one with the fewest VMs, which is the guess where nothing tells the order."""
+    cluster = Snapshot([*HARVESTER, upgrade(image="True")], complete=["*"])
+    begun = rollouts.in_flight(Driver.PLAIN, cluster)
+    (pool,) = rollouts.pools(Driver.PLAIN, cluster, None, ["c", "b", "a"], begun)
+
+    assert (begun[0].nodes["a"].phase, pool.nodes) == ("next", ("a", "c", "b"))
