@@ -2,7 +2,14 @@
 
 import pytest
 
+from tests.forecasts.drain.test_vm_states import BLOCKS, LAUNCHER, MIGRATES, UNKNOWN, row
+from tests.forecasts.drain.vm_motion import cluster, failed, launcher, vmi
 from virt_admit.forecasts.drain.states.vm_states_failures import PAIR_REMEDY, SIZE_REMEDY, pair_remedy, remedy
+
+FORBIDDEN = (
+    "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: Userfaultfd not "
+    "available: Operation not permitted"
+)
 
 
 @pytest.mark.parametrize(
@@ -14,6 +21,7 @@ from virt_admit.forecasts.drain.states.vm_states_failures import PAIR_REMEDY, SI
         ("Cannot access storage file '/var/run/kubevirt-private/x': Permission denied", "repair the access"),
         ("cannot set up guest memory 'pc.ram': Cannot allocate memory", "free memory"),
         ("argument unsupported: parameter 'x' not supported", "install a virt-launcher whose libvirt knows"),
+        (FORBIDDEN, "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"),
         ("Unsafe migration: Migration without shared storage is unsafe", "move its disks to storage"),
         ("target pod shutdown during migration", "repair what ends its target pods"),
         ("target pod is unschedulable", "let kube-scheduler place its target pod"),
@@ -29,3 +37,21 @@ def test_a_claim_that_is_too_small_is_no_matter_of_processors():
     lacks = "guest CPU doesn't match specification: missing features: hle"
     assert pair_remedy([small, small]) == SIZE_REMEDY
     assert pair_remedy([small, lacks]) == PAIR_REMEDY
+
+
+FAILURES = [failed(number, FORBIDDEN, age=4000 - number * 500) for number in (1, 2, 3)]
+OTHER = [vmi("web"), launcher("web")]
+
+
+@pytest.mark.parametrize(("allowed", "own", "others"), [(True, BLOCKS, UNKNOWN), (False, MIGRATES, MIGRATES)])
+def test_nodes_that_forbid_post_copy_fail_every_vm_that_may_switch_to_it(allowed, own, others):
+    """Source: virt-launcher/virtwrap/live-migration-source.go, which asks for the capability before it copies."""
+    found = cluster(vmi(), LAUNCHER, *OTHER, *FAILURES, allowPostCopy=allowed)
+
+    assert row(found).outcome == own
+    assert row(found, "web").outcome == others
+    assert ("the migration of shop/db failed" in row(found, "web").reason) is allowed
+
+
+def test_without_such_a_failure_post_copy_is_no_doubt():
+    assert row(cluster(*OTHER, failed(1, "connection reset"), allowPostCopy=True), "web").outcome == MIGRATES

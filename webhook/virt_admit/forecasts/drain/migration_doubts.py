@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
-from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
 from virt_admit.forecasts.placement import (
     candidates,
     no_target,
@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migration_timeouts, node_local_volumes, vms
+from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, node_local_volumes, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
@@ -40,6 +40,10 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return Problem(reason, remedy, ProblemCause.NO_TARGET)
     if refused := pod_security.doubt(vmi, cluster):
         return refused._replace(remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster)))
+    failed = migration_failures.without_post_copy(cluster)
+    if failed and migration_timeouts.may_post_copy(vmi, cluster):
+        reason = f"it may switch to post-copy, for which the nodes forbid userfaultfd: the migration of {failed} failed"
+        return Problem(reason, vm_states_failures.POST_COPY_REMEDY)
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":

@@ -57,6 +57,7 @@ _DEVICE_REMEDY: Final = (
 )
 _LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
+POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
 
 
@@ -93,6 +94,10 @@ def load_remedy(vmi: Object) -> str:
 
 
 _REMEDIES: Final = (
+    (
+        (migration_failures.USERFAULTFD,),  # kubevirt#17780, user-guide#1004: kernels forbid it since 5.11
+        POST_COPY_REMEDY,
+    ),
     (("no space left", "disk quota", "nospace"), "free space on the target node or in the storage of its claims"),
     (
         ("failed to lock", 'write" lock', "'write' lock", "cannot acquire"),
@@ -129,6 +134,8 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the next migration fails like the last ones, which a repetition might have repaired; None: it may not."""
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
+    if moment and migration_failures.is_of_post_copy(moment[-1]) and not migration_timeouts.may_post_copy(vmi, cluster):
+        return None  # the setting was changed since
     if len(moment) < migrations.RETRY_LOOP:
         return None
     text = moment[-1].text

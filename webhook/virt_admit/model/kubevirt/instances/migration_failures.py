@@ -15,6 +15,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
 
@@ -86,6 +87,28 @@ def in_a_row(vmi: Object, cluster: Cluster) -> tuple[Failure, ...]:
     if state["failed"].boolean and state["migrationUid"].text not in known:
         found.append(_failure(vmi, state, "", cluster))
     return tuple(found)
+
+
+USERFAULTFD: Final = "userfaultfd not available"
+"""QEMU's words, in lower case, where the kernel of a node forbids what post-copy needs: no such migration starts."""
+
+
+def is_of_post_copy(failure: Failure) -> bool:
+    """Whether a migration failed since it may switch to post-copy."""
+    return USERFAULTFD in failure.text.lower()
+
+
+def without_post_copy(cluster: Cluster) -> str:
+    """Return the VM whose last migration failed since nodes forbid what post-copy needs; empty: none is known."""
+    return cluster.cached(_without_post_copy)
+
+
+def _without_post_copy(cluster: Cluster) -> str:
+    for vmi in cluster.known(VMI):
+        failed = in_a_row(vmi, cluster)
+        if failed and is_of_post_copy(failed[-1]):
+            return vmi.full_name
+    return ""
 
 
 def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | None:

@@ -79,6 +79,12 @@ def settings(vmi: Object, state: Field, cluster: Cluster) -> MigrationSettings |
     return None
 
 
+def may_post_copy(vmi: Object, cluster: Cluster) -> bool:
+    """Whether the next migration of a VMI may switch to post-copy. True also if that cannot be determined."""
+    found = settings(vmi, vmi["-"], cluster)
+    return found is None or found.post_copy
+
+
 def _read(blocks: list[Field], completion: int) -> MigrationSettings:
     """Return the settings of these blocks, of which the first that has a field counts."""
 
