@@ -44,8 +44,10 @@ def _of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     why = pod_starts.failure(pod, cluster)
     if not why:
         return None
-    command = kubectl("describe", POD, pod.name, pod.namespace)
-    return Problem(f"its pod does not start: {why}", "remove that cause", ProblemCause.NOT_REPORTED, command=command)
+    on = pod.at("spec", "nodeName").text
+    since = vm_states_times.clock_words(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
+    reason = f"its pod{f' on {on}' if on else ''} has not started since {since}: {why}"
+    return Problem(reason, pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED)
 
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:

@@ -91,8 +91,8 @@ def _started_late(vmi: Object, pod: Object | None, reason: str, until: str, *, l
     """Return what the wait for a pod means: without a known end where the pod fails, or waits for too long."""
     described = kubectl("describe", POD, pod.name, vms.namespace_of(vmi)) if pod is not None else ""
     why = pod_starts.failure(pod, cluster) if pod is not None else ""
-    if why:
-        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", typed("remove that cause", described))
+    if pod is not None and why:
+        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster))
     remedy = typed("if it lasts, see why", described) if described else ""
     return Ruling(StateEffect.UNKNOWN if late else StateEffect.WAITS, f"{reason}{until}", remedy)
 

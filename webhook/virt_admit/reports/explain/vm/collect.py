@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import lost_launchers
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
@@ -64,7 +64,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         unreadable: the resources that may not be listed, as ``plural.group``.
     """
     move = _move(found, cluster)
-    events = move.events if move is not None else _without_node(found)
+    events = move.events if move is not None else _without_node(found, cluster)
     unseen = [*found.unseen, *(each.unseen for each in events if each.unseen)]
     strategy, origin = _strategy(found, cluster, unseen)
     migratable = _migratable(found, cluster, unseen)
@@ -175,7 +175,7 @@ def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
     return _Move(row, plan, outage, vm_events.of_vm(row, plan, lost, cluster))
 
 
-def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:
+def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     if VMI in _unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
@@ -188,7 +188,11 @@ def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
-    return vm_events.not_running(f"it has no node yet: its VMI is {phase}" if phase else vm_events.NOT_RUNNING)
+    if found.vmi is None or phase is None:
+        return vm_events.not_running()
+    stuck = stuck_starts.problem(found.vmi, cluster)
+    why, remedy = (f": {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
+    return vm_events.not_running(f"it does not run yet: its VMI is {phase}{why}", remedy)
 
 
 def _resting(found: FoundVm) -> str | None:
