@@ -20,7 +20,6 @@ from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.model.messages import cut
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
@@ -179,18 +178,16 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
     if VMI in _unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    stuck = stuck_starts.of_vm(found.obj, found.vmi, cluster)
+    if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
+        return vm_events.not_running(stuck.reason, stuck.remedy)
     if phase in migrations.FINAL_PHASES:
         return vm_events.not_running(f"it is not running: its VMI is {phase}")
-    recovery = found.obj.condition("ManualRecoveryRequired")
-    if phase is None and recovery["status"].text == "True":  # pkg/virt-controller/watch/vm/vm.go#startVMI
-        said = recovery["message"].text or "a migration of its volumes did not end"
-        return vm_events.not_running(f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, 200)}")
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
         return vm_events.not_running()
-    stuck = stuck_starts.problem(found.vmi, cluster)
     why, remedy = (f": {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
     return vm_events.not_running(f"it does not run yet: its VMI is {phase}{why}", remedy)
 
