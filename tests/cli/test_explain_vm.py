@@ -118,7 +118,7 @@ def test_a_vm_without_a_node_yet(explain):
     _, data = explain(*WORLD[:3], waiting)
     assert data["state"] == "starting"
     _, text = explain(*WORLD[:3], waiting, form="text")
-    assert text.startswith("VM shop/db: Scheduling, on no node yet\n")
+    assert text.startswith("VM shop/db: Scheduling, does not run yet\n")
 
 
 def test_a_vmi_without_a_vm(explain):

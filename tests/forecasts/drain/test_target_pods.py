@@ -289,3 +289,31 @@ def test_a_vm_that_restarts_waits_for_a_volume_that_may_stay(hours, says):
     assert (node.drainable, node.forecasts[0].outcome) == (True, "restarts elsewhere")
     assert says in node.forecasts[0].reason
     assert ("repair the driver: kubectl describe" in node.forecasts[0].remedy) is bool(says)
+
+
+def given_up(number, lasted=912):
+    """Return a migration that failed because its target pod did not start in time."""
+    age = 9000 - number * 1000
+    since = {"Pending": age, "Scheduling": age - 1, "Failed": age - lasted}
+    return migration(f"evacuation-0{number}", "Failed", age=age, since=since)
+
+
+@pytest.mark.parametrize(
+    ("past", "age", "outcome"),
+    [
+        ((), 800, UNKNOWN),
+        ((given_up(1),), 300, UNKNOWN),
+        ((given_up(1),), 800, BLOCKS),
+        ((given_up(1), given_up(2)), 300, BLOCKS),
+        ((given_up(1, 301), given_up(2, 301)), 800, UNKNOWN),  # no node took those pods
+    ],
+)
+def test_a_target_pod_that_fails_like_those_before_does_not_pass(past, age, outcome):
+    pod = pending(age=age)
+    objects = [vmi(**MARKED), LAUNCHER, *past, SCHEDULING, pod, warning(pod, "FailedCreatePodSandBox", "no network")]
+    found = row(cluster(*objects))
+
+    assert found.outcome == outcome
+    assert ("given up after 15 min too" in found.reason) is (outcome == BLOCKS)
+    starts = pending(age=age, containerStatuses=waiting("ContainerCreating"))
+    assert row(cluster(vmi(**MARKED), LAUNCHER, *past, SCHEDULING, starts)).outcome == MIGRATES

@@ -16,11 +16,15 @@ from typing import Final
 from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets, pod_budgets, unhealthy_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
+from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
+from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
@@ -31,6 +35,8 @@ READS: Final = union(
     node_health.READS,
     operator_budgets.READS,
     unhealthy_pods.READS,
+    stuck_starts.READS,
+    expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
         POD: (
@@ -229,6 +235,8 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         return _stuck(pod, cluster)
     if is_of_vm(pod):
         if not launcher_pods.lost_its_vmi(pod, cluster):
+            if (starting := _starting(pod, cluster)) is not None:
+                return starting
             launcher_pods.require_known_guest(pod, cluster)
             return None
         vmi = pod.annotations[launcher_pods.DOMAIN]
@@ -246,6 +254,23 @@ def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         remedy = "Let one budget alone select the pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
     return (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
+
+
+def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
+    """Return why the pod of a VMI that KubeVirt has not handed over to its node yet stays: its start does not end.
+
+    The webhook refuses its eviction until the VMI can migrate, if it has to (pod-eviction-admitter.go#admitLauncherPod).
+    """
+    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(launcher_pods.DOMAIN, ""))
+    if vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels:
+        return None
+    stuck = stuck_starts.problem(vmi, cluster)
+    if stuck is None or vmis.migratable(vmi) or expand.strategy(vmi, cluster).value != "LiveMigrate":
+        return None
+    reason = (
+        f"VM {vmi.full_name} starts here, and KubeVirt refuses to evict its pod before it can migrate; {stuck.reason}"
+    )
+    return Blocker(POD.kind, pod.namespace, pod.name, reason, stuck.remedy, now=True, cause=stuck.cause)
 
 
 def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:

@@ -61,9 +61,9 @@ class EventForecast:
 NOT_RUNNING: Final = "it is not running"
 
 
-def not_running(why: str = NOT_RUNNING) -> tuple[EventForecast, ...]:
-    """Return the events of a VM that is not on a node."""
-    return tuple(EventForecast(event, EventEffect.NOT_RUNNING, why) for event in VmEvent)
+def not_running(why: str = NOT_RUNNING, remedy: str = "") -> tuple[EventForecast, ...]:
+    """Return the events of a VM that is not on a node. ``remedy``: what makes it run, if something keeps it from that."""
+    return tuple(EventForecast(event, EventEffect.NOT_RUNNING, why, remedy) for event in VmEvent)
 
 
 def unread(what: str) -> tuple[EventForecast, ...]:

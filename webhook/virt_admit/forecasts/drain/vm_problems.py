@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
-from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migratability, vmis, vms
+from virt_admit.model.kubevirt.instances import migratability, vmis
 from virt_admit.model.kubevirt.instances.migratability import Reason
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 
-READS: Final = union(migratability.READS, pod_starts.READS, fence_taints.READS)
+READS: Final = union(migratability.READS, stuck_starts.READS, fence_taints.READS)
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
 
@@ -33,32 +30,11 @@ def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Prob
 def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:
     """Return that a VM which starts cannot be evicted yet, with what keeps its pod from starting. ``phrase``: its strategy."""
     reason = f"{phrase}, but has not reported yet whether it can migrate; its eviction is refused until then"
-    pod = starting_pod(vmi, cluster)
-    why = pod_starts.failure(pod, cluster) if pod is not None else ""
-    synchronized = vmi.condition("Synchronized")
-    if not why and synchronized["status"].text == "False":
-        said = cut(synchronized["message"].text or "no reason is given", _LONGEST)
-        reason = f"{reason}. virt-handler cannot start its guest: {said}"
-        return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED)
-    if pod is None or not why:
+    stuck = stuck_starts.problem(vmi, cluster)
+    if stuck is None:
         return Problem(reason, "wait until KubeVirt has reported LiveMigratable", ProblemCause.NOT_REPORTED)
-    command = kubectl("describe", POD, pod.name, vms.namespace_of(vmi))
-    fault = pod_starts.attachment_fault(pod, cluster)
-    remedy = fault.remedy if fault is not None and fault.remedy else ""
-    return Problem(
-        f"{reason}. Its pod does not start: {why}",
-        remedy or "remove that cause",
-        ProblemCause.NOT_REPORTED,
-        command="" if remedy else command,
-    )
-
-
-def starting_pod(vmi: Object, cluster: Cluster) -> Object | None:
-    """Return the pod in which a VMI starts; None: it is not known."""
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    return next(
-        (pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod)), None
-    )
+    said = stuck.reason.removeprefix("its ")
+    return stuck._replace(reason=f"{reason}. {'Its ' if said != stuck.reason else ''}{said}")
 
 
 def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Problem, ...]:

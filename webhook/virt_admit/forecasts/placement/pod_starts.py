@@ -6,14 +6,16 @@ Events are only in snapshots that hold them. Sources: kubernetes/kubernetes:pkg/
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut_middle
@@ -28,8 +30,10 @@ READS: Final[Reads] = union(
             "metadata.creationTimestamp",
             "spec.nodeName",
             "spec.volumes.persistentVolumeClaim.claimName",
+            "metadata.ownerReferences",
             *(f"status.{kind}.state.waiting" for kind in _STATUSES),
-        )
+        ),
+        PV: ("spec.csi.driver",),
     },
 )
 
@@ -52,27 +56,76 @@ _FAILURES: Final = frozenset(
 _EVENTS: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedMapVolume", "FailedAttachVolume", "Failed")
 """The kubelet repeats these as long as the cause lasts, at the latest after two minutes; the attach controller does not."""
 _OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
+_PLUGIN: Final = re.compile(r'plugin type="([\w.-]{1,60})"')
+"""How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork)."""
+_VOLUME: Final = re.compile(r'(?:Attach|Mount|Map)Volume\.\w+ failed for volume "([\w.-]{1,250})"')
+"""How the kubelet and the attach controller name a volume with which they fail, which may be a PersistentVolume."""
+_CALL: Final = re.compile(r"rpc error: code = \w+ desc = ")
 _WORDS: Final = 200
 _RECENT: Final = timedelta(minutes=5)
 
 
 def failure(pod: Object, cluster: Cluster) -> str:
-    """Return why a pod does not start; empty: nothing says so."""
+    """Return why a pod does not start, in at most 200 characters; empty: nothing says so."""
+    return cut_middle(_said(pod, cluster), _WORDS)
+
+
+def remedy(pod: Object, cluster: Cluster) -> str:
+    """Return what repairs the start of a pod, with a command: the part of the cluster that fails, where it is named."""
+    said, node = _said(pod, cluster), pod.at("spec", "nodeName").text or ""
+    attachment = attachment_fault(pod, cluster)
+    if attachment is not None and attachment.remedy and said == attachment.what:
+        return attachment.remedy
+    if plugin := _PLUGIN.search(said):
+        return _network_plugin(plugin[1], node, cluster)
+    if named := _VOLUME.search(said):
+        found = next((volume for volume in cluster.known(PV) if volume.name == named[1]), None)
+        driver = found.at("spec", "csi", "driver").text if found is not None else None
+        if driver:
+            return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
+    return typed("remove that cause", kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def _network_plugin(plugin: str, node: str, cluster: Cluster) -> str:
+    """Return that a network plugin has to be repaired, with the pod of its DaemonSet on the node, which has its log."""
+    words = f"repair the network plugin {plugin} on {node}"
+    pods = [pod for pod in cluster.known(POD) if pod.at("spec", "nodeName").text == node and _is_daemon(pod)]
+    found = next((pod for part in (plugin, plugin.partition("-")[0]) for pod in pods if part in pod.name), None)
+    if found is None:
+        return typed(
+            words, shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
+        )
+    return typed(
+        f"{words}, or restart its pod there", shell("kubectl", "logs", argument(found.name), "-n", found.namespace)
+    )
+
+
+def _is_daemon(pod: Object) -> bool:
+    return pod.controller is not None and pod.controller["kind"].text == "DaemonSet"
+
+
+def _of_storage(volume: str, cluster: Cluster) -> str:
+    own = next((each for each in cluster.known(LONGHORN_VOLUME) if each.name == volume), None)
+    return about("describe", own, LONGHORN_VOLUME) if own is not None else kubectl("describe", PV, volume)
+
+
+def _said(pod: Object, cluster: Cluster) -> str:
+    """Return the whole text of what keeps a pod from starting."""
     for kind in _STATUSES:
         for status in pod.at("status", kind).items():
             waiting = status.at("state", "waiting")
             reason = waiting["reason"].text or ""
             if reason in _FAILURES:
                 words = " ".join((waiting["message"].text or "").split())
-                return f"{reason}: {cut_middle(words, _WORDS)}" if words else reason
+                return f"{reason}: {words}" if words else reason
     created, current = clock.instant(pod.metadata["creationTimestamp"].text), clock.now(cluster)
     since = max(filter(None, (created, current - _RECENT if current is not None else None)), default=None)
     attachment = attachment_fault(pod, cluster)  # its event does not say which node has the volume
     for reason in _EVENTS:
         words = events.last_warning(pod, reason, since, cluster)
         if words and (attachment is None or reason not in _OF_VOLUMES):
-            return cut_middle(words, _WORDS)
-    return cut_middle(attachment.what, _WORDS) if attachment is not None else ""
+            return _CALL.sub("", words)
+    return attachment.what if attachment is not None else ""
 
 
 def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:

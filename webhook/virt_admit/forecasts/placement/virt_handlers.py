@@ -36,9 +36,11 @@ _BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
 
 def problem(cluster: Cluster, node: str) -> str:
     """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
-    pod = entry(cluster, _pods, node)
-    if pod is not None and pod.condition("Ready")["status"].text == "False":
-        why = (cluster.cached(_missing_network) or pod_starts.failure(pod, cluster)).replace("; ", ", ")  # one cause
+    handler = pod(cluster, node)
+    if handler is not None and handler.condition("Ready")["status"].text == "False":
+        why = (cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)).replace(
+            "; ", ", "
+        )  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
     try:
         found = cluster.get(NODE, "", node)
@@ -48,6 +50,11 @@ def problem(cluster: Cluster, node: str) -> str:
     if age is not None and age > _BEATS_WITHIN:
         return f"{BROKEN}{node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
     return ""
+
+
+def pod(cluster: Cluster, node: str) -> Object | None:
+    """Return the pod of virt-handler on a node; None: none is known."""
+    return entry(cluster, _pods, node)
 
 
 def _missing_network(cluster: Cluster) -> str:

@@ -2,7 +2,8 @@
 
 **Why.** A webhook with ``failurePolicy: Fail`` that does not answer makes the API server refuse every request that the
 webhook asks for. Without evictions no drain completes; without pods no VM starts or migrates; without the objects of the
-network plugin no pod gets an address. An API service without an endpoint fails the requests of its group.
+network plugin no pod gets an address. An update of HyperConverged does not go on while its own webhook is down. An API
+service without an endpoint fails the requests of its group.
 
 **Fix.** Repair the pods behind the Service. Remove the configuration only if the product that wrote it is no longer
 installed.
@@ -55,8 +56,16 @@ _NEEDED = {
         )
         for operation in ("CREATE", "UPDATE")
     ),
+    "settings of KubeVirt": tuple(
+        InterceptedRequest("UPDATE", group, resource)
+        for group, resource in (
+            ("hco.kubevirt.io", "hyperconvergeds"),
+            ("kubevirt.io", "kubevirts"),
+            ("cdi.kubevirt.io", "cdis"),
+        )
+    ),
 }
-"""What fails, by the requests that a drain, the start of a VM or the network plugin makes."""
+"""What fails, by the requests that a drain, the start of a VM, the network plugin or an update of KubeVirt makes."""
 
 
 @rule(

@@ -15,11 +15,12 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffec
 from virt_admit.forecasts.drain.states.vm_states_times import clock_words, moment
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import kubectl, typed, virtctl
-from virt_admit.model.kubernetes import events
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut
@@ -45,7 +46,31 @@ def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     until = f"; given up at {moment(found.until)}, then repeated" if found.until else ""
     reason = f"its target pod{_on(found)} has not started since {clock_words(found.since, cluster)}"
     pod = _target(found, cluster)
-    return _started_late(vmi, pod, reason, until, late=False, cluster=cluster)
+    ruled = _started_late(vmi, pod, reason, until, late=False, cluster=cluster)
+    before = _given_up(vmi, cluster) if ruled.effect is StateEffect.UNKNOWN else 0
+    half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
+    if not before or not (half or before + 1 >= migrations.RETRY_LOOP):
+        return ruled
+    last = "migration was" if before == 1 else f"{before} migrations were"
+    limit = duration(migrations.PENDING_TIMEOUT)
+    again = f"; its last {last} given up after {limit} too, so will the next"
+    return Ruling(StateEffect.BLOCKS, f"{ruled.reason}{again}", ruled.remedy, ProblemCause.MIGRATION_FAILS)
+
+
+def _given_up(vmi: Object, cluster: Cluster) -> int:
+    """Return how many of the newest automatic migrations in a row failed because a placed target pod did not start.
+
+    KubeVirt waits longer for it than for one that no node takes, so the time tells them apart.
+    """
+    number = 0
+    for migration in reversed(migrations.failed_in_a_row(vmi, cluster)):
+        begin = clock.instant(migration.metadata["creationTimestamp"].text)
+        end = clock.instant(migrations.entered(migration, "Failed"))
+        waited = begin is not None and end is not None and end - begin >= migrations.PENDING_TIMEOUT
+        if not waited or not migration_failures.failed_before_handover(migration):
+            break
+        number += 1
+    return number
 
 
 def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
@@ -91,8 +116,8 @@ def _started_late(vmi: Object, pod: Object | None, reason: str, until: str, *, l
     """Return what the wait for a pod means: without a known end where the pod fails, or waits for too long."""
     described = kubectl("describe", POD, pod.name, vms.namespace_of(vmi)) if pod is not None else ""
     why = pod_starts.failure(pod, cluster) if pod is not None else ""
-    if why:
-        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", typed("remove that cause", described))
+    if pod is not None and why:
+        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster))
     remedy = typed("if it lasts, see why", described) if described else ""
     return Ruling(StateEffect.UNKNOWN if late else StateEffect.WAITS, f"{reason}{until}", remedy)
 

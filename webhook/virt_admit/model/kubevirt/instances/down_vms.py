@@ -46,10 +46,13 @@ def _may_exist(name: tuple[str, str], cluster: Cluster) -> bool:
 
 
 def _should_run(vm: Object) -> tuple[str, str] | None:
-    """Return namespace and name of a VM that should run, else None."""
+    return (vms.namespace_of(vm), vm.name) if should_run(vm) else None
+
+
+def should_run(vm: Object) -> bool:
+    """Whether a VM should run, by its run strategy: see ``runs``."""
     if vm.deleted:
-        return None
+        return False
     strategy = vms.run_strategy(vms.vm_spec(vm))
     shut_down = vm.at("status", "printableStatus").text == "Stopped"
-    runs = strategy == "Always" or (strategy == "RerunOnFailure" and not shut_down)
-    return (vms.namespace_of(vm), vm.name) if runs else None
+    return strategy == "Always" or (strategy == "RerunOnFailure" and not shut_down)

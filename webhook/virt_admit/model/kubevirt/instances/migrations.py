@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -26,6 +27,10 @@ READS: Final[Reads] = {
         "status.migrationState",
     )
 }
+
+PENDING_TIMEOUT: Final = timedelta(minutes=15)
+"""KubeVirt gives up a migration whose placed target pod has not started for so long, by default (migration.go
+#handlePendingPodTimeout)."""
 
 RETRY_LOOP: Final = 3
 """The number of failed automatic migrations in a row that counts as a loop."""

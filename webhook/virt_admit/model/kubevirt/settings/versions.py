@@ -132,6 +132,7 @@ class Gate(enum.Enum):
     REBOOT_POLICY = ("RebootPolicy", Version(1, 8), Version(1, 9))
     MIGRATION_PRIORITY_QUEUE = ("MigrationPriorityQueue", Version(1, 7), Version(1, 9))
     MIGRATION_STALL_DETECTION = ("MigrationStallDetection", Version(1, 9), None)
+    HOTPLUG_VOLUMES = ("HotplugVolumes", Version(0, 36), None)
     HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
     IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
     ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain import drain_plan, vm_events, vm_problems
+from virt_admit.forecasts.drain import drain_plan, vm_events
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import lost_launchers
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
@@ -21,7 +21,6 @@ from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.model.messages import cut
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
@@ -65,7 +64,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         unreadable: the resources that may not be listed, as ``plural.group``.
     """
     move = _move(found, cluster)
-    events = move.events if move is not None else _without_node(found)
+    events = move.events if move is not None else _without_node(found, cluster)
     unseen = [*found.unseen, *(each.unseen for each in events if each.unseen)]
     strategy, origin = _strategy(found, cluster, unseen)
     migratable = _migratable(found, cluster, unseen)
@@ -125,7 +124,7 @@ def _bound(found: FoundVm, cluster: Cluster) -> str:
     """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; empty: none yet."""
     if found.vmi is None or found.vmi.at("status", "phase").text not in STARTING_PHASES:
         return ""
-    pod = vm_problems.starting_pod(found.vmi, cluster)
+    pod = stuck_starts.starting_pod(found.vmi, cluster)
     return (pod.at("spec", "nodeName").text or "") if pod is not None else ""
 
 
@@ -187,20 +186,22 @@ def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
     return _Move(row, plan, outage, vm_events.of_vm(row, plan, lost, cluster))
 
 
-def _without_node(found: FoundVm) -> tuple[EventForecast, ...]:
+def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     if VMI in _unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    stuck = stuck_starts.of_vm(found.obj, found.vmi, cluster)
+    if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
+        return vm_events.not_running(stuck.reason, stuck.remedy)
     if phase in migrations.FINAL_PHASES:
         return vm_events.not_running(f"it is not running: its VMI is {phase}")
-    recovery = found.obj.condition("ManualRecoveryRequired")
-    if phase is None and recovery["status"].text == "True":  # pkg/virt-controller/watch/vm/vm.go#startVMI
-        said = recovery["message"].text or "a migration of its volumes did not end"
-        return vm_events.not_running(f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, 200)}")
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
-    return vm_events.not_running(f"it has no node yet: its VMI is {phase}" if phase else vm_events.NOT_RUNNING)
+    if found.vmi is None or phase is None:
+        return vm_events.not_running()
+    why, remedy = (f": {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
+    return vm_events.not_running(f"it does not run yet: its VMI is {phase}{why}", remedy)
 
 
 def _resting(found: FoundVm) -> str | None:

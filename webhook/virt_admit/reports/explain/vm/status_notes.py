@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain import vm_problems
+from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
-from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POD, VM_SNAPSHOT
@@ -91,19 +90,14 @@ def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:
 
 
 def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield why the pod of a VMI that starts has no node yet, or does not start on its node."""
-    pod = vm_problems.starting_pod(vmi, cluster) if vmi.at("status", "phase").text in STARTING_PHASES else None
+    """Yield why the pod of a VMI that starts has no node yet."""
+    pod = stuck_starts.starting_pod(vmi, cluster) if vmi.at("status", "phase").text in STARTING_PHASES else None
     if pod is None:
         return
     node, placed = pod.at("spec", "nodeName").text, pod.condition("PodScheduled")
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
-    elif node and (why := pod_starts.failure(pod, cluster)):
-        fault = pod_starts.attachment_fault(pod, cluster)
-        remedy = fault.remedy if fault is not None and fault.remedy else described
-        since = pod.metadata["creationTimestamp"].text
-        yield f"its pod is on {node}{f' since {since}' if since else ''} and does not start: {why}: {remedy}"
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -66,7 +66,7 @@ def headline(report: VmReport) -> str:
     if vm.node is None:
         status = f" ({vm.status})" if vm.status else ""
         return (
-            f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, on no node yet"
+            f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, does not run yet"
         )
     return f"{called}: {vm.phase} on {vm.node}"
 

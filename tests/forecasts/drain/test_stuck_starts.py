@@ -1,0 +1,134 @@
+"""VMs that are being started and get no further: the cause is named, and waiting is advised only while it helps."""
+
+import pytest
+
+from tests import builders
+from tests.forecasts.drain.test_target_pods import warning
+from tests.forecasts.drain.test_vm_states import row
+from tests.forecasts.drain.vm_motion import NOW, ago, cluster, launcher, node, vm, vmi
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+IMAGE = {"volumes": [{"name": "disk", "containerDisk": {"image": "quay.io/disks/ubuntu:24.04"}}]}
+DISK = {"volumes": [{"name": "disk", "dataVolume": {"name": "disk"}}]}
+HANDLER = builders.manifest(
+    "v1",
+    "Pod",
+    "virt-handler-x",
+    "kubevirt",
+    metadata={"labels": {"kubevirt.io": "virt-handler"}},
+    spec={"nodeName": "a"},
+    status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+)
+
+
+def starting(phase="Scheduled", age=2600, spec=DISK, **fields):
+    stamps = [{"phase": phase, "phaseTransitionTimestamp": ago(age)}]
+    return vmi(phase=phase, reported=False, spec=spec, phaseTransitionTimestamps=stamps, **fields)
+
+
+@pytest.mark.parametrize(
+    ("found", "late"),
+    [
+        (starting(), True),
+        (starting(age=200), False),  # virt-launcher may still give up
+        (starting(phase="Scheduling"), False),
+    ],
+)
+def test_a_guest_that_virt_handler_does_not_report_is_not_waited_for(found, late):
+    seen = row(cluster(found, launcher(age=2600), HANDLER))
+
+    assert ("virt-handler on a has its pod since 43 min and reports no guest" in seen.reason) is late
+    assert ("kubectl logs virt-handler-x -n kubevirt" in seen.remedy) is late
+    assert seen.remedy.startswith("wait until") is not late
+
+
+def test_a_pod_that_is_not_ready_is_not_handed_over():
+    assert "reports no guest" not in row(cluster(starting(), launcher(ready=False), HANDLER)).reason
+
+
+@pytest.mark.parametrize(
+    ("spec", "kubevirt", "server", "named"),
+    [
+        (IMAGE, "v1.8.3", "v1.36.0", True),
+        ({"domain": {"firmware": {"kernelBoot": {"container": {}}}}}, "v1.7.4", "v1.37.1", True),
+        (DISK, "v1.8.3", "v1.36.0", False),
+        (IMAGE, "v1.8.4", "v1.36.0", False),
+        (IMAGE, "v1.8.3", "v1.35.9", False),
+        (IMAGE, "v1.8.3", None, False),
+    ],
+)
+def test_a_checksum_that_newer_api_servers_reject_is_named_where_the_releases_do_not_fit(spec, kubevirt, server, named):
+    running = builders.kubevirt(status={"observedKubeVirtVersion": kubevirt})
+    objects = [node("a"), node("b"), vm(), running, starting(spec=spec), launcher(age=2600), HANDLER]
+    seen = row(Snapshot(objects, ["*"], server_version=server, time=NOW))
+
+    assert ("rejects most likely the checksum of its container disk" in seen.reason) is named
+    assert ("update KubeVirt to 1.8.4" in seen.remedy) is named
+
+
+PLUGIN = (
+    'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "2abdf": '
+    'plugin type="multus-shim" name="multus-cni-network" failed (add): CNI request failed with status 400: Multus: '
+    'error waiting for pod: pod "virt-launcher-db-1" not found'
+)
+MULTUS = builders.manifest(
+    "v1",
+    "Pod",
+    "kube-multus-ds-7",
+    "kube-system",
+    metadata={
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "kube-multus-ds", "controller": True}
+        ]
+    },
+    spec={"nodeName": "a"},
+)
+
+
+def without_network(strategy="LiveMigrate", age=10):
+    """Return a VMI without a node whose pod gets no network on node a."""
+    found = starting(phase="Scheduling", spec={**DISK, "evictionStrategy": strategy}, nodeName=None)
+    pod = launcher(phase="Pending", ready=False, age=1600)
+    return found, pod, warning(pod, "FailedCreatePodSandBox", PLUGIN, age)
+
+
+@pytest.mark.parametrize(
+    ("objects", "drainable"),
+    [
+        (without_network(), False),
+        (without_network(age=900), None),  # an old event: the pod may start in a moment
+        (without_network("None"), None),
+    ],
+)
+def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects, drainable):
+    plan = drain_plan.plan(cluster(*objects, MULTUS), "a").nodes[0]
+
+    assert plan.drainable is drainable
+    for blocker in plan.pods.blockers:
+        assert blocker.now
+        assert "its pod on a has not started since 26 min: Failed to create pod sandbox" in blocker.reason
+        assert "kubectl logs kube-multus-ds-7 -n kube-system" in blocker.remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "remedy"),
+    [
+        ("FailedCreatePodSandBox", PLUGIN, "repair the network plugin multus-shim on a, or restart its pod there"),
+        ("FailedCreatePodSandBox", 'plugin type="bridge" failed', "kubectl get pods -A -o wide --field-selector="),
+        (
+            "FailedAttachVolume",
+            'AttachVolume.Attach failed for volume "pv-1" : timed out',
+            "repair the volume in its storage (csi.example): kubectl describe persistentvolume pv-1",
+        ),
+        ("FailedMount", 'MountVolume.SetUp failed for volume "init" : secret "x" not found', "remove that cause"),
+        ("FailedAttachVolume", 'Multi-Attach error for volume "pv-1" Volume is already used', "remove that cause"),
+    ],
+)
+def test_the_part_of_the_cluster_that_fails_is_named(reason, said, remedy):
+    found, pod, _ = without_network()
+    volume = builders.manifest("v1", "PersistentVolume", "pv-1", spec={"csi": {"driver": "csi.example"}})
+    seen = stuck_starts.problem(found, cluster(found, pod, warning(pod, reason, said), MULTUS, volume))
+
+    assert remedy in seen.remedy

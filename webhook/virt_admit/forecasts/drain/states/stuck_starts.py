@@ -1,0 +1,158 @@
+"""VMs that KubeVirt does not start, or starts without getting further: why, and what ends it.
+
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus (Scheduled: the pod is ready and handed
+over to virt-handler); pkg/virt-controller/watch/vm/vm.go#startVMI #syncVolumeMigration;
+cmd/virt-launcher/virt-launcher.go#waitForDomainUUID; issues kubevirt/kubevirt#17858, #3886.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
+from virt_admit.forecasts.placement import pod_starts, virt_handlers
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POD, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.messages import cut, names
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = union(
+    vm_states.READS,
+    pod_starts.READS,
+    virt_handlers.READS,
+    {KUBEVIRT: (), VMI: ("metadata.uid", "spec", "status.phase", "status.nodeName", "status.conditions.message")},
+    {VMI: ("status.phaseTransitionTimestamps",), POD: ("metadata.labels", "metadata.uid")},
+    {VM: ("status.conditions.message", "status.volumeUpdateState")},
+)
+
+_POD_LATE: Final = timedelta(minutes=5)
+_LONGEST: Final = 200
+_FORMER: Final = "name the former claims again"
+
+
+def problem(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what keeps a VMI from starting; None: nothing is known, or it has just begun."""
+    pod = starting_pod(vmi, cluster)
+    return (_of_pod(pod, cluster) if pod is not None else None) or _of_guest(vmi, pod, cluster)
+
+
+def starting_pod(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the pod in which a VMI starts; None: it is not known."""
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    return next(
+        (pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod)), None
+    )
+
+
+def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
+    """Return what keeps a VM that does not run from starting; None: nothing is known."""
+    if vmi is None:
+        return _recovery(vm) if migrations.condition_is_true(vm, "ManualRecoveryRequired") else None
+    return (
+        _old_pod(vmi, cluster) if vmi.at("status", "phase").text in migrations.FINAL_PHASES else problem(vmi, cluster)
+    )
+
+
+def _recovery(vm: Object) -> Problem:
+    """Return that a VM names a copy of its disk that was not completed: KubeVirt starts it with the former claim alone."""
+    said = vm.condition("ManualRecoveryRequired")["message"].text or "a migration of its volumes did not end"
+    former = list(unfinished_copies(vm))
+    claims = names(f"{claim} for volume {volume}" for volume, claim in former)
+    reason = f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, _LONGEST)}"
+    remedy = f"name the former claim {claims} again, because the copy is not complete" if former else _FORMER
+    command = kubectl("edit", VM, vm.name, vms.namespace_of(vm))
+    return Problem(reason, typed(remedy, command), ProblemCause.VOLUMES_DIFFER)
+
+
+def unfinished_copies(vm: Object) -> Iterator[tuple[str, str]]:
+    """Yield the volumes whose copy was not completed, each with the claim that has its data."""
+    for moved in vm.at("status", "volumeUpdateState", "volumeMigrationState", "migratedVolumes").items():
+        volume, claim = moved["volumeName"].text, moved.at("sourcePVCInfo", "claimName").text
+        if volume and claim:
+            yield volume, claim
+
+
+def _old_pod(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that KubeVirt waits for the end of the pod of a VMI that has ended, before it makes the next VMI."""
+    key = vms.namespace_of(vmi), vmi.name
+    for pod in vm_states_motion.motion(cluster).pods.get(key, ()):
+        end = clock.instant(pod.metadata["deletionTimestamp"].text)
+        if pod.deleted and vm_states_motion.is_of(pod, vmi) and vm_states_times.is_older(end, _POD_LATE, cluster):
+            on = pod.at("spec", "nodeName").text or "its node"
+            reason = (
+                f"its VMI is {vmi.at('status', 'phase').text}, and no new one is made before its pod on {on} is gone, "
+                f"which should have ended {vm_states_times.age(end, cluster)} ago"
+            )
+            remedy = typed(
+                f"repair the kubelet or the storage of {on}", kubectl("describe", POD, pod.name, pod.namespace)
+            )
+            return Problem(reason, remedy, ProblemCause.POD_NOT_ENDING)
+    return None
+
+
+def _of_pod(pod: Object, cluster: Cluster) -> Problem | None:
+    why = pod_starts.failure(pod, cluster)
+    if not why:
+        return None
+    on = pod.at("spec", "nodeName").text
+    since = vm_states_times.clock_words(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
+    reason = f"its pod{f' on {on}' if on else ''} has not started since {since}: {why}"
+    return Problem(reason, pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED)
+
+
+def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:
+    """Return why virt-handler does not start or report the guest."""
+    synchronized = vmi.condition("Synchronized")
+    if synchronized["status"].text == "False":
+        said = cut(synchronized["message"].text or "no reason is given", _LONGEST)
+        reason = f"virt-handler cannot start its guest: {said}"
+        return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED)
+    entered = clock.instant(migrations.entered(vmi, "Scheduled"))
+    handed_over = vmi.at("status", "phase").text == "Scheduled"
+    if not handed_over or not vm_states_times.is_older(entered, LAUNCHER_TIMEOUT, cluster):
+        return None
+    if pod is not None and pod.condition("Ready")["status"].text != "True":
+        return None
+    node = vmi.at("status", "nodeName").text or ""
+    late = f"virt-handler on {node} has its pod since {vm_states_times.age(entered, cluster)} and reports no guest"
+    handler = virt_handlers.pod(cluster, node)
+    command = (
+        shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace)
+        if handler is not None
+        else kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+    )
+    rejected = _rejected(vmi, cluster)
+    reason, remedy = (f"{late}: {rejected}", _UPDATE) if rejected else (late, _SEE)
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED, command=command)
+
+
+_STRICT: Final = Version(1, 36)
+"""Kubernetes validates the format of numbers in custom resources from here on (kubernetes/kubernetes#136582)."""
+_WIDER: Final = Version(1, 8, 4)
+"""KubeVirt declares its checksums as int64 from here on; before, half of all checksums are no valid int32."""
+_SEE: Final = "see what virt-handler logs about it"
+_UPDATE: Final = f"{_SEE}, and update KubeVirt to {_WIDER} or a later release"
+
+
+def _rejected(vmi: Object, cluster: Cluster) -> str:
+    """Return why the API server rejects what virt-handler writes into the status; empty: nothing is known."""
+    release, server = versions.kubevirt_version(cluster), versions.parse_version(cluster.server_version)
+    if release is None or server is None or release >= _WIDER or server < _STRICT:
+        return ""
+    has_image = any(volume["containerDisk"].present for volume in vmi.at("spec", "volumes").items())
+    if not has_image and not vmi.at("spec", "domain", "firmware", "kernelBoot").present:
+        return ""
+    return (
+        f"the API server of Kubernetes {server.major}.{server.minor} rejects most likely the checksum of its container disk, "
+        f"which KubeVirt {release} declares too narrow"
+    )
