@@ -221,3 +221,23 @@ def test_a_vm_that_starts_and_finds_no_node(explain):
     assert said in data["notes"][0]
     _, data = explain(*WORLD[:3], motion.vmi(on="", phase="Scheduling", reported=False), waiting())
     assert (data["candidates"], data["notes"]) == (["a", "b"], [])
+
+
+def test_a_node_that_does_not_report_is_no_future_loss(explain):
+    conditions = [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": motion.ago(7200)}]
+    silent = motion.node("a")
+    silent.data["status"]["conditions"] = conditions
+    pod = motion.launcher(metadata={"deletionTimestamp": motion.ago(6600)})
+    world = (silent, *WORLD[1:4], pod)
+    _, data = explain(*world)
+    assert (data["vm"]["running"], data["vm"]["node_reports"]) == (True, False)
+    assert event(data, "reboot")["outcome"] == "unknown"
+    assert event(data, "loss")["reason"].startswith("its node is lost already: ")
+    (note,) = data["notes"]
+    assert "its node a does not report, so whether its guest still runs is not known" in note
+    assert f"{pod.name} should have ended at {motion.ago(6600)}" in note
+    _, text = explain(*world, form="text")
+    assert text.startswith("VM shop/db: Running on a, which does not report\n")
+    assert text.lower().count("repair or fence its node") == 1
+    _, healthy = explain(*WORLD)
+    assert (healthy["vm"]["node_reports"], healthy["notes"]) == (True, [])

@@ -12,12 +12,13 @@ from typing import Final
 
 from virt_admit.forecasts.drain import vm_problems
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement import pod_starts, running_launchers
 from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POD, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.messages import cut
 
@@ -33,6 +34,7 @@ def notes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
     if found.vmi is not None:
         yield from _instance(found.vmi)
         yield from _pod(found.vmi, cluster)
+        yield from _lost_node(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -100,6 +102,24 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
         remedy = fault.remedy if fault is not None and fault.remedy else described
         since = pod.metadata["creationTimestamp"].text
         yield f"its pod is on {node}{f' since {since}' if since else ''} and does not start: {why}: {remedy}"
+
+
+def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that the node of a VMI does not report: whether the guest runs is not known, and it starts nowhere else."""
+    node = vmi.at("status", "nodeName").text or ""
+    if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    ends = pod.metadata["deletionTimestamp"].text if pod is not None else None
+    late = (
+        f". Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
+        if pod is not None and ends
+        else ""
+    )
+    yield (
+        f"its node {node} does not report, so whether its guest still runs is not known, and it starts nowhere else before "
+        f"the end of its pod is certain{late}: {kubectl('describe', NODE, node)}"
+    )
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -68,7 +68,8 @@ def headline(report: VmReport) -> str:
         return (
             f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, on no node yet"
         )
-    return f"{called}: {vm.phase} on {vm.node}"
+    silent = ", which does not report" if vm.node_reports is False else ""
+    return f"{called}: {vm.phase} on {vm.node}{silent}"
 
 
 def facts(report: VmReport) -> Iterator[tuple[str, str]]:
@@ -136,9 +137,13 @@ def _events(report: VmReport) -> Iterator[tuple[str, str, str]]:
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
-    """Return the remedies of all events and parts, each once."""
+    """Return the remedies of all events and parts, each once: the longest that begins with the same words."""
     control = (part.remedy for part in report.control or () if part.healthy is not True)
-    return tuple(dict.fromkeys(filter(None, (*(event.remedy for event in report.events), *control))))
+    found: dict[str, str] = {}
+    for remedy in filter(None, (*(event.remedy for event in report.events), *control)):
+        words = remedy.partition(": ")[0].rstrip(".").lower()
+        found[words] = max(found.get(words, ""), remedy, key=len)
+    return tuple(found.values())
 
 
 def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
