@@ -20,7 +20,9 @@ from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM_SNAPSHO
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.model.messages import cut
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.messages import cut, names
+from virt_admit.model.scheduler.pods import FINISHED
 
 _LONGEST: Final = 200
 _OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
@@ -136,14 +138,24 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         said = (obj.condition(kind) for kind in ("Running", "Bound", "Ready"))
         why = next((each["message"].text or "" for each in said if each["message"].text), "")
         clone = obj.at("spec", "source", "pvc")
-        waits = (
-            f", a copy of claim {_claim(clone, found)}, which waits while a pod uses that claim"
-            if clone.present
-            else ""
-        )
+        waits = _copied(clone, found, cluster) if clone.present else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
         yield f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: {command}"
 
 
-def _claim(source: Field, found: FoundVm) -> str:
-    return f"{source['namespace'].text or found.namespace}/{source['name'].text or '?'}"
+def _copied(source: Field, found: FoundVm, cluster: Cluster) -> str:
+    """Return which claim a data volume copies, and who uses it: CDI waits until nothing does (CloneSourceInUse)."""
+    namespace, claim = source["namespace"].text or found.namespace, source["name"].text or "?"
+    users = sorted(_user(pod) for pod in cluster.known(POD) if pod.namespace == namespace and _uses(pod, claim))
+    ends = f": stop {names(users)}, or wait for its end" if users else ""
+    return f", a copy of claim {namespace}/{claim}, which waits while a pod uses that claim{ends}"
+
+
+def _uses(pod: Object, claim: str) -> bool:
+    claims = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+    return pod.at("status", "phase").text not in FINISHED and claim in claims
+
+
+def _user(pod: Object) -> str:
+    vmi = vm_ledger.vmi_name(pod)
+    return f"VM {pod.namespace}/{vmi}" if vmi else f"pod {pod.full_name}"
