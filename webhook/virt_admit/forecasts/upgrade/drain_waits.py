@@ -17,12 +17,13 @@ from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.remediation import machine_drain
+from virt_admit.model.scheduler.pods import FINISHED
 
 _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
@@ -74,7 +75,25 @@ def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
         which = f"volumes {names(attached, 120)}" if attached else "the volumes"
         errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
         why = f" ({cut(errors[0], 200)})" if errors else ""
-        yield f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}"
+        users = _users(node, attached, cluster)
+        end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
+        yield (
+            f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}; "
+            f"{end}set its nodeVolumeDetachTimeout"
+        )
+
+
+def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[str]:
+    """Return the pods of a node that use these volumes: a drain leaves those of DaemonSets there."""
+    found = []
+    for pod in cluster.known(POD) if volumes else ():
+        if pod.at("spec", "nodeName").text != node or pod.at("status", "phase").text in FINISHED:
+            continue
+        used = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+        claims = (find(cluster, PVC, pod.namespace, claim) for claim in used if claim)
+        if any(claim is not None and claim.at("spec", "volumeName").text in volumes for claim in claims):
+            found.append(pod.full_name)
+    return sorted(found)
 
 
 def _since(began: datetime | None, cluster: Cluster) -> str:
