@@ -200,6 +200,8 @@ def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
     world = (*WORLD[:3], STARTING, waiting(on="b"), claim, event_of_pod)
     _, data = explain(*world, attachment("z"))
     (note,) = data["notes"]
+    _, text = explain(*world, attachment("z"), form="text")
+    assert text.count("vm-live-migrate-not-migratable") <= 1
     assert "its pod is on b since" in note
     assert "volume pv of claim data is still attached to z, which does not exist" in note
     assert "As a decision, once the machine of z is confirmed to be gone" in note

@@ -17,6 +17,7 @@ from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, Vm
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
 _MOST_RULES: Final = 10
+_SUBJECT: Final = "the VM "
 EVENTS: Final = {
     "drain": "a drain of its node",
     "update": "an update of KubeVirt",
@@ -207,7 +208,12 @@ def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
         yield (UNKNOWN,)
         return
     found = sorted((rule for rule in judged if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
-    rows = list(dict.fromkeys(map(_rule, found)))  # a VM and its VMI have many findings in common
+    by_words: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    for action, rule, words in map(
+        _rule, found
+    ):  # a VM and its VMI have many findings in common, by length with a subject
+        by_words.setdefault((action, rule, words.removeprefix(_SUBJECT)), (action, rule, words))
+    rows = list(by_words.values())
     yield from rows[:_MOST_RULES]
     if len(rows) > _MOST_RULES:
         yield "", f"and {len(rows) - _MOST_RULES} more", "see -o json"
