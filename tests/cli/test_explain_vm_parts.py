@@ -172,9 +172,9 @@ STARTING = motion.vmi(
 )
 
 
-def waiting(*, on="", **condition):
+def waiting(*, on="", age=10_000, **condition):
     """The pod of a VM that starts."""
-    pod = motion.launcher(on=on, phase="Pending", ready=False, age=10_000, conditions=[condition] if condition else [])
+    pod = motion.launcher(on=on, phase="Pending", ready=False, age=age, conditions=[condition] if condition else [])
     pod.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "data"}}]
     return pod
 
@@ -207,10 +207,26 @@ def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
     assert "As a decision, once the machine of z is confirmed to be gone" in note
     assert "kubectl edit volumeattachments.storage.k8s.io csi-z" in note
     assert (data["candidates"], data["migratable"]) == (["b"], False)
-    _, healthy = explain(*world[:-1], attachment("a"))
+    _, here = explain(*world, attachment("z"), attachment("b"))
+    assert "Multi-Attach error" in here["notes"][0]
+    _, used = explain(*world, attachment("a"))
+    assert "is still attached to a: see why it is not detached: kubectl describe volumeattachments" in used["notes"][0]
+    young = waiting(on="b", age=60)
+    _, healthy = explain(*WORLD[:3], STARTING, young, claim, attachment("a"))
     assert healthy["notes"] == []
-    _, other = explain(*world, attachment("a"))
+    _, other = explain(*WORLD[:3], STARTING, young, claim, event_of_pod, attachment("a"))
     assert "Multi-Attach error" in other["notes"][0]
+
+
+def test_a_vm_that_starts_waits_for_a_volume_that_another_pod_uses(explain):
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "pv"}
+    claim = manifest("v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"})
+    disks = [{"name": "x", "persistentVolumeClaim": {"claimName": "data"}}]
+    reader = manifest(
+        "v1", "Pod", "backup", NAMESPACE, spec={"nodeName": "a", "volumes": disks}, status={"phase": "Running"}
+    )
+    _, data = explain(*WORLD[:3], STARTING, waiting(on="b"), claim, reader, attachment("a"))
+    assert "is still attached to a, where pod shop/backup uses it: end the use by that pod: kubectl" in data["notes"][0]
 
 
 def test_a_vm_that_starts_and_finds_no_node(explain):

@@ -53,6 +53,8 @@ _EVENTS: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedMapVolume", "F
 """The kubelet repeats these as long as the cause lasts, at the latest after two minutes; the attach controller does not."""
 _OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
 _WORDS: Final = 200
+_DETACHED: Final = timedelta(minutes=10)
+"""kube-controller-manager detaches the volumes of pods that are gone within six minutes."""
 _RECENT: Final = timedelta(minutes=5)
 
 
@@ -78,4 +80,8 @@ def failure(pod: Object, cluster: Cluster) -> str:
 def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
     """Return why a volume of a pod cannot be attached to its node; None: nothing says so."""
     claims = [each.at("persistentVolumeClaim", "claimName").text or "" for each in pod.at("spec", "volumes").items()]
-    return volume_attachments.fault(pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster)
+    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    overdue = age is not None and age > _DETACHED
+    return volume_attachments.fault(
+        pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster, overdue=overdue
+    )

@@ -17,13 +17,12 @@ from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD, PVC
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.remediation import machine_drain
-from virt_admit.model.scheduler.pods import FINISHED
 
 _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
@@ -85,15 +84,9 @@ def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
 
 def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[str]:
     """Return the pods of a node that use these volumes: a drain leaves those of DaemonSets there."""
-    found = []
-    for pod in cluster.known(POD) if volumes else ():
-        if pod.at("spec", "nodeName").text != node or pod.at("status", "phase").text in FINISHED:
-            continue
-        used = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
-        claims = (find(cluster, PVC, pod.namespace, claim) for claim in used if claim)
-        if any(claim is not None and claim.at("spec", "volumeName").text in volumes for claim in claims):
-            found.append(pod.full_name)
-    return sorted(found)
+    claims = [claim for claim in cluster.known(PVC) if claim.at("spec", "volumeName").text in volumes]
+    pods = (pod for claim in claims for pod in volume_attachments.users(claim.namespace, claim.name, cluster))
+    return sorted({pod.full_name for pod in pods if pod.at("spec", "nodeName").text == node})
 
 
 def _since(began: datetime | None, cluster: Cluster) -> str:

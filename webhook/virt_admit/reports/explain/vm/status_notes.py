@@ -12,7 +12,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import vm_problems
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
-from virt_admit.forecasts.placement import pod_starts, running_launchers
+from virt_admit.forecasts.placement import pod_starts, running_launchers, volume_attachments
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -22,7 +22,6 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.messages import cut, names
-from virt_admit.model.scheduler.pods import FINISHED
 
 _LONGEST: Final = 200
 _OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
@@ -146,14 +145,9 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
 def _copied(source: Field, found: FoundVm, cluster: Cluster) -> str:
     """Return which claim a data volume copies, and who uses it: CDI waits until nothing does (CloneSourceInUse)."""
     namespace, claim = source["namespace"].text or found.namespace, source["name"].text or "?"
-    users = sorted(_user(pod) for pod in cluster.known(POD) if pod.namespace == namespace and _uses(pod, claim))
+    users = sorted(map(_user, volume_attachments.users(namespace, claim, cluster)))
     ends = f": stop {names(users)}, or wait for its end" if users else ""
     return f", a copy of claim {namespace}/{claim}, which waits while a pod uses that claim{ends}"
-
-
-def _uses(pod: Object, claim: str) -> bool:
-    claims = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
-    return pod.at("status", "phase").text not in FINISHED and claim in claims
 
 
 def _user(pod: Object) -> str:
