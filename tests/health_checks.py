@@ -45,7 +45,7 @@ def template(kind=SNR, name="auto"):
     return {"apiVersion": kind, "kind": KIND[kind], "name": name, "namespace": "wa"}
 
 
-FENCES = {"sharedparameters": {"--plug": "{{.NodeName}}"}}
+FENCES = {"agent": "fence_aws", "sharedparameters": {"--plug": "{{.NodeName}}"}}
 KIND = {SNR: "SelfNodeRemediationTemplate", FAR: "FenceAgentsRemediationTemplate", "r/v1": "RTemplate"}
 
 

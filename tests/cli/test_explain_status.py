@@ -85,6 +85,11 @@ def test_a_copy_that_waits_for_its_source(explain):
         "data volume copy is CloneInProgress, a copy of claim images/golden, which waits while a pod uses that claim: "
         "kubectl describe datavolume copy -n shop"
     ]
+    disks = [{"name": "disk", "persistentVolumeClaim": {"claimName": "golden"}}]
+    labels = {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "first"}
+    reader = manifest("v1", "Pod", "p", "images", metadata={"labels": labels}, spec={"volumes": disks})
+    _, data = explain(vm, copy, reader)
+    assert "while a pod uses that claim: stop VM images/first, or wait for its end: kubectl" in data["notes"][0]
 
 
 def test_a_vm_at_rest_has_no_notes(explain):

@@ -172,9 +172,9 @@ STARTING = motion.vmi(
 )
 
 
-def waiting(*, on="", **condition):
+def waiting(*, on="", age=10_000, **condition):
     """The pod of a VM that starts."""
-    pod = motion.launcher(on=on, phase="Pending", ready=False, age=10_000, conditions=[condition] if condition else [])
+    pod = motion.launcher(on=on, phase="Pending", ready=False, age=age, conditions=[condition] if condition else [])
     pod.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "data"}}]
     return pod
 
@@ -200,15 +200,33 @@ def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
     world = (*WORLD[:3], STARTING, waiting(on="b"), claim, event_of_pod)
     _, data = explain(*world, attachment("z"))
     (note,) = data["notes"]
+    _, text = explain(*world, attachment("z"), form="text")
+    assert text.count("vm-live-migrate-not-migratable") <= 1
     assert "its pod is on b since" in note
     assert "volume pv of claim data is still attached to z, which does not exist" in note
     assert "As a decision, once the machine of z is confirmed to be gone" in note
     assert "kubectl edit volumeattachments.storage.k8s.io csi-z" in note
     assert (data["candidates"], data["migratable"]) == (["b"], False)
-    _, healthy = explain(*world[:-1], attachment("a"))
+    _, here = explain(*world, attachment("z"), attachment("b"))
+    assert "Multi-Attach error" in here["notes"][0]
+    _, used = explain(*world, attachment("a"))
+    assert "is still attached to a: see why it is not detached: kubectl describe volumeattachments" in used["notes"][0]
+    young = waiting(on="b", age=60)
+    _, healthy = explain(*WORLD[:3], STARTING, young, claim, attachment("a"))
     assert healthy["notes"] == []
-    _, other = explain(*world, attachment("a"))
+    _, other = explain(*WORLD[:3], STARTING, young, claim, event_of_pod, attachment("a"))
     assert "Multi-Attach error" in other["notes"][0]
+
+
+def test_a_vm_that_starts_waits_for_a_volume_that_another_pod_uses(explain):
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "pv"}
+    claim = manifest("v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec, status={"phase": "Bound"})
+    disks = [{"name": "x", "persistentVolumeClaim": {"claimName": "data"}}]
+    reader = manifest(
+        "v1", "Pod", "backup", NAMESPACE, spec={"nodeName": "a", "volumes": disks}, status={"phase": "Running"}
+    )
+    _, data = explain(*WORLD[:3], STARTING, waiting(on="b"), claim, reader, attachment("a"))
+    assert "is still attached to a, where pod shop/backup uses it: end the use by that pod: kubectl" in data["notes"][0]
 
 
 def test_a_vm_that_starts_and_finds_no_node(explain):
@@ -221,3 +239,23 @@ def test_a_vm_that_starts_and_finds_no_node(explain):
     assert said in data["notes"][0]
     _, data = explain(*WORLD[:3], motion.vmi(on="", phase="Scheduling", reported=False), waiting())
     assert (data["candidates"], data["notes"]) == (["a", "b"], [])
+
+
+def test_a_node_that_does_not_report_is_no_future_loss(explain):
+    conditions = [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": motion.ago(7200)}]
+    silent = motion.node("a")
+    silent.data["status"]["conditions"] = conditions
+    pod = motion.launcher(metadata={"deletionTimestamp": motion.ago(6600)})
+    world = (silent, *WORLD[1:4], pod)
+    _, data = explain(*world)
+    assert (data["vm"]["running"], data["vm"]["node_reports"]) == (True, False)
+    assert event(data, "reboot")["outcome"] == "unknown"
+    assert event(data, "loss")["reason"].startswith("its node is lost already: ")
+    (note,) = data["notes"]
+    assert "its node a does not report, so whether its guest still runs is not known" in note
+    assert f"{pod.name} should have ended at {motion.ago(6600)}" in note
+    _, text = explain(*world, form="text")
+    assert text.startswith("VM shop/db: Running on a, which does not report\n")
+    assert text.lower().count("repair or fence its node") == 1
+    _, healthy = explain(*WORLD)
+    assert (healthy["vm"]["node_reports"], healthy["notes"]) == (True, [])

@@ -140,6 +140,24 @@ def test_a_deletion_without_a_known_end(own, says):
     assert says in " ".join(result.unseen)
 
 
+def test_a_pod_that_a_drain_leaves_keeps_the_volume():
+    claim = manifest("v1", "PersistentVolumeClaim", "buffer", "logs", spec={"volumeName": "pv-1"})
+    disks = [{"name": "b", "persistentVolumeClaim": {"claimName": "buffer"}}]
+    owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "shipper", "controller": True}]
+    held = [
+        manifest(
+            "v1", "Pod", f"shipper-{on}", "logs",
+            metadata={"ownerReferences": owner}, spec={"nodeName": on, "volumes": disks}, status={"phase": "Running"},
+        )
+        for on in "ab"
+    ]  # fmt: skip
+    own = waiting(11)
+    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, claim, *held, kubevirt())
+    (says,) = rehearse(found, Options()).unseen
+
+    assert says.endswith("keep pod logs/shipper-b, which uses them, off this node, or set its nodeVolumeDetachTimeout")
+
+
 def terminating(minutes):
     """Return a Machine whose node was drained and whose hook stays."""
     found = deleted("WaitingForPreTerminateHook")

@@ -179,8 +179,8 @@ def nhc(
         "remediationTemplate": reference,
         **spec,
     }
-    own: Manifest = {} if remediator.startswith("Self") else {"sharedparameters": {"--plug": "{{.NodeName}}"}}
-    template = {"template": {"spec": own}}
+    fences: Manifest = {"agent": "fence_aws", "sharedparameters": {"--plug": "{{.NodeName}}"}}
+    template = {"template": {"spec": {} if remediator.startswith("Self") else fences}}
     return [
         manifest("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", name, spec=check),
         manifest(version, kind, f"{name}-template", "medik8s", spec=template),

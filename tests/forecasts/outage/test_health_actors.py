@@ -107,6 +107,12 @@ OTHERS = {"n2": "10.0.0.2"}
         ({"agent": "fence_aws", "nodeparameters": {"--plug": OTHERS}}, False),
         ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}}, True),
         ({"agent": "fence_aws", "sharedparameters": {"--plug": "{{.NodeName}}"}}, True),
+        ({"agent": "fence_aws", "sharedparameters": {"--plug": "{{.NodeName}"}}, False),
+        ({"agent": "fence_aws --help", "nodeparameters": {"--plug": ALL}}, False),
+        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}, "timeout": "0s"}, False),
+        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL, "--action": {"n1": "on"}}}, False),
+        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}, "sharedparameters": {"action": "status"}}, False),
+        ({"agent": "fence_aws", "nodeparameters": {"--plug": ALL}, "sharedparameters": {"--action": "off"}}, True),
         ({"agent": "fence_aws", "sharedparameters": {"--region": "x"}, "sharedSecretName": "fence"}, None),
     ],
 )
@@ -117,8 +123,8 @@ def test_a_fence_agent_needs_the_parameters_of_the_node(spec, survives):
     assert row.outcome == {True: "restarts", False: "never restarts", None: "unknown"}[survives]
     if survives is False:
         template = "FenceAgentsRemediationTemplate medik8s/workers-template"
-        assert f"{template} has no" in row.reason or f"{template} has no" in found.because[0]
-        assert f"add n1 to each parameter in nodeparameters of {template}: kubectl edit" in row.remedy
+        assert f"{template} has " in row.reason
+        assert f"{template}: kubectl edit fenceagentsremediationtemplate" in row.remedy
 
 
 def test_a_node_without_fence_parameters_waits_for_the_next_remediator():

@@ -49,6 +49,11 @@ def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):
     assert "add a node or free" not in found.remedy
 
 
+def test_a_required_pod_affinity_is_named():
+    found = no_target.nowhere_to_go(vmi(spec={"affinity": {"podAffinity": PAIR}}), cluster(), moves=True)
+    assert "pod affinity demands another pod with group=pair in the same kubernetes.io/hostname" in found.reason
+
+
 def test_room_and_devices_that_are_taken_are_missing_room():
     large = no_target.nowhere_to_go(vmi(spec=LARGE), cluster(), moves=True)
     assert (large.cause, large.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)

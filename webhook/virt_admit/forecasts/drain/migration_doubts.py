@@ -17,6 +17,7 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import about, typed, virtctl
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
@@ -29,7 +30,7 @@ from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final = union(pod_security.READS, start_doubts.READS)
+READS: Final = union(pod_security.READS, start_doubts.READS, node_health.READS)
 
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -47,9 +48,11 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":
-        return Problem(
-            f"virt-handler on {here} is not ready", "wait for virt-handler, which sends the VM's memory, or repair it"
+        lost = node_health.silence_now(here, cluster)
+        remedy = (
+            "repair or fence its node" if lost else "wait for virt-handler, which sends the VM's memory, or repair it"
         )
+        return Problem(f"virt-handler on {here} is not ready", remedy)
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
     if attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):

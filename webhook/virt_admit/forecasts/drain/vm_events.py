@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -119,6 +120,9 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     """Return what a reboot of the guest does: it stays in its pod, unless ``rebootPolicy`` is Terminate."""
     if vmi.deleted:
         return EventForecast(VmEvent.REBOOT, EventEffect.NOT_RUNNING, "it is being stopped")
+    if silence := node_health.silence_now(vmi.at("status", "nodeName").text or "", cluster):
+        why = f"its node does not report ({silence}), so whether the guest still runs is not known"
+        return EventForecast(VmEvent.REBOOT, EventEffect.UNKNOWN, why)
     if vmi.at("spec", "domain", "rebootPolicy").text != "Terminate":
         return EventForecast(
             VmEvent.REBOOT, EventEffect.STAYS, f"the guest reboots inside its pod{_waiting(vmi, cluster)}"

@@ -62,6 +62,8 @@ _VOLUME: Final = re.compile(r'(?:Attach|Mount|Map)Volume\.\w+ failed for volume 
 """How the kubelet and the attach controller name a volume with which they fail, which may be a PersistentVolume."""
 _CALL: Final = re.compile(r"rpc error: code = \w+ desc = ")
 _WORDS: Final = 200
+_DETACHED: Final = timedelta(minutes=10)
+"""kube-controller-manager detaches the volumes of pods that are gone within six minutes."""
 _RECENT: Final = timedelta(minutes=5)
 
 
@@ -131,4 +133,8 @@ def _said(pod: Object, cluster: Cluster) -> str:
 def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
     """Return why a volume of a pod cannot be attached to its node; None: nothing says so."""
     claims = [each.at("persistentVolumeClaim", "claimName").text or "" for each in pod.at("spec", "volumes").items()]
-    return volume_attachments.fault(pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster)
+    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    overdue = age is not None and age > _DETACHED
+    return volume_attachments.fault(
+        pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster, overdue=overdue
+    )

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import NODE, PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = {
     VOLUME_ATTACHMENT: (
@@ -28,6 +29,7 @@ READS: Final[Reads] = {
     ),
     PVC: ("spec.accessModes", "spec.volumeName"),
     NODE: ("metadata.name",),
+    POD: ("spec.nodeName", "spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
 }
 """The fields that say it."""
 _ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
@@ -61,8 +63,13 @@ class AttachmentFault(NamedTuple):
     """Empty: what the words name has to be repaired."""
 
 
-def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> AttachmentFault | None:
-    """Return why the claims of a pod cannot be attached to its node; None: nothing says so."""
+def fault(
+    node: str, namespace: str, claims: Sequence[str], cluster: Cluster, *, overdue: bool
+) -> AttachmentFault | None:
+    """Return why the claims of a pod cannot be attached to its node; None: nothing says so.
+
+    ``overdue``: the pod waits longer than a volume needs to leave another node.
+    """
     for claim in claims:
         try:
             found = cluster.get(PVC, namespace, claim) if claim else None
@@ -71,13 +78,17 @@ def fault(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) ->
         name = found.at("spec", "volumeName").text if found is not None else None
         if found is None or not name:
             continue
-        moves = is_of_one_node(found)
-        for attachment in entry(cluster, _by_volume, name) or ():
+        known = entry(cluster, _by_volume, name) or ()
+        arrived = any(_is_attached(each) for each in known if each.at("spec", "nodeName").text == node)
+        moves = is_of_one_node(found) and not arrived
+        for attachment in known:
             here = attachment.at("spec", "nodeName").text == node
             if (here or moves) and (kept := _kept(attachment, f"volume {name} of claim {claim}", cluster)):
                 return kept
             if here and (error := _words(attachment, "attachError")):
                 return AttachmentFault(f"volume {name} of claim {claim} cannot be attached: {error}")
+            if moves and not here and overdue and _is_attached(attachment):
+                return _used(attachment, namespace, claim, cluster)
     return None
 
 
@@ -85,7 +96,7 @@ def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault 
     """Return that a volume does not leave a node: its driver says so, or the node is gone."""
     node, error = attachment.at("spec", "nodeName").text or "?", detach_error(attachment)
     gone = _is_gone(node, cluster)
-    if not error and not (gone and attachment.at("status", "attached").boolean):
+    if not error and not (gone and _is_attached(attachment)):
         return None
     if not gone:
         return AttachmentFault(f"{called} cannot be detached from {node}: {error}")
@@ -95,6 +106,38 @@ def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault 
         f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
         f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
     )
+
+
+def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> AttachmentFault:
+    """Return that another node still has a volume that one node alone may have."""
+    node = attachment.at("spec", "nodeName").text or "?"
+    pods = [pod for pod in users(namespace, claim, cluster) if pod.at("spec", "nodeName").text == node]
+    what = f"volume {volume(attachment)} of claim {claim} is still attached to {node}"
+    if pods:
+        command = kubectl("describe", POD, pods[0].name, namespace)
+        return AttachmentFault(f"{what}, where pod {pods[0].full_name} uses it", f"end the use by that pod: {command}")
+    return AttachmentFault(
+        what, f"see why it is not detached: {kubectl('describe', VOLUME_ATTACHMENT, attachment.name)}"
+    )
+
+
+def users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
+    """Return the known pods that use a claim and have not ended, by name."""
+    return entry(cluster, _users, (namespace, claim)) or ()
+
+
+def _users(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    found: dict[tuple[str, str], list[Object]] = {}
+    for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
+        for each in pod.at("spec", "volumes").items() if pod.at("status", "phase").text not in FINISHED else ():
+            claim = each.at("persistentVolumeClaim", "claimName").text
+            if claim:
+                found.setdefault((pod.namespace, claim), []).append(pod)
+    return found
+
+
+def _is_attached(attachment: Object) -> bool:
+    return attachment.at("status", "attached").boolean is True
 
 
 def _is_gone(node: str, cluster: Cluster) -> bool:

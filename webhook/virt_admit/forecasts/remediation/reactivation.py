@@ -135,7 +135,7 @@ def _unfenced(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reac
                 continue
         except Unseen:
             continue
-        words = f"add {node} to each parameter in nodeparameters of {step.title}"
+        words = fence_agents.remedy(template, node)
         yield Reactivation(watch.check, words, about("edit", template, kinds.FAR_TEMPLATE))
 
 

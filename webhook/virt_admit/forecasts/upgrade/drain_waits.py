@@ -17,7 +17,7 @@ from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
@@ -74,7 +74,19 @@ def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
         which = f"volumes {names(attached, 120)}" if attached else "the volumes"
         errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
         why = f" ({cut(errors[0], 200)})" if errors else ""
-        yield f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}"
+        users = _users(node, attached, cluster)
+        end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
+        yield (
+            f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}; "
+            f"{end}set its nodeVolumeDetachTimeout"
+        )
+
+
+def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[str]:
+    """Return the pods of a node that use these volumes: a drain leaves those of DaemonSets there."""
+    claims = [claim for claim in cluster.known(PVC) if claim.at("spec", "volumeName").text in volumes]
+    pods = (pod for claim in claims for pod in volume_attachments.users(claim.namespace, claim.name, cluster))
+    return sorted({pod.full_name for pod in pods if pod.at("spec", "nodeName").text == node})
 
 
 def _since(began: datetime | None, cluster: Cluster) -> str:

@@ -15,9 +15,14 @@ from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.units import DURATION, parse_duration
 from virt_admit.model.messages import names
-from virt_admit.model.remediation.remediators import far_spec
+from virt_admit.model.remediation.go_templates import template_problem
+from virt_admit.model.remediation.remediators import ACTIONS, far_spec
 
+AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
+"""The names of agents. The schema only demands ``fence_`` and one more character anywhere in the text."""
+SUPPORTED_ACTIONS: Final = ("", "reboot", "off")
 _ADDRESS: Final = "--ip"
 _MACHINE: Final = (_ADDRESS, "--plug")
 """The parameters without which an agent does not know its machine."""
@@ -34,6 +39,8 @@ def refusal(template: Object, node: str) -> str:
         Unseen: a Secret may hold what is missing, or the agent may not need it.
     """
     spec = far_spec(template)
+    if broken := next(_broken(template, node), ""):
+        return f"{template.kind} {template.full_name} has {broken}"
     missing = list(_missing(template, node))
     if not missing and _has_own(template, node):
         return ""
@@ -45,6 +52,34 @@ def refusal(template: Object, node: str) -> str:
     if missing and not set(missing) & set(_MACHINE):
         raise Unseen(f"whether {spec['agent'].text or 'the fence agent'} fences {node} without {names(missing)}")
     return f"{template.kind} {template.full_name} has no {names(missing) if missing else 'parameter of its own'} for it"
+
+
+def remedy(template: Object, node: str) -> str:
+    """Return what lets the agent of a template fence a node that it cannot fence."""
+    called = f"{template.kind} {template.full_name}"
+    if next(_broken(template, node), ""):
+        return f"correct that in {called}"
+    return f"add {node} to each parameter in nodeparameters of {called}"
+
+
+def _broken(template: Object, node: str) -> Iterator[str]:
+    """Yield what keeps the operator from running an agent for a node at all, or the agent from ending."""
+    spec = far_spec(template)
+    if not AGENT.fullmatch(spec["agent"].text or ""):
+        yield "no valid agent"
+    for place in ("sharedparameters", "nodeparameters"):
+        for name in ACTIONS:
+            value = spec[place][name]
+            action = value.text if value.text is not None else value[node].text
+            if (action or "") not in SUPPORTED_ACTIONS:
+                yield f"{name} {action}, which the operator refuses"
+    problems = (template_problem(value) for value in spec["sharedparameters"].texts.values())
+    yield from (f"a parameter that cannot be read ({problem})" for problem in problems if problem)
+    try:
+        if spec["timeout"].present and parse_duration(spec["timeout"].value, DURATION) <= 0:
+            yield "a timeout of 0"
+    except ValueError:
+        yield "a timeout that is not valid"
 
 
 def _missing(template: Object, node: str) -> Iterator[str]:

@@ -27,8 +27,8 @@ class InterPodAffinity:
     """Domains that a pod there closes by its own anti-affinity, each with that pod's name."""
     avoided: Mapping[Domain, str]
     """Domains that the pod's own anti-affinity closes, each with a pod that is there."""
-    attracted: tuple[tuple[str, frozenset[str]], ...]
-    """For each required affinity term its topology key and the values of domains that hold a pod it demands."""
+    attracted: tuple[tuple[PodTerm, frozenset[str]], ...]
+    """Each required affinity term with the values of its topology key where a pod is that it demands."""
     first_of_its_group: bool
 
     def refusals(self, labels: Mapping[str, Any]) -> Iterator[str]:
@@ -38,10 +38,11 @@ class InterPodAffinity:
                 if labels.get(key) == value:
                     yield words.format(name)
                     break
-        for key, values in self.attracted:
-            here = labels.get(key)
+        for term, values in self.attracted:
+            here = labels.get(term.topology_key)
             if here is None or (here not in values and not self.first_of_its_group):
-                yield f"pod affinity demands another pod in the same {key}"
+                which = f" with {term.selector}" if term.selector is not None and not term.selector.empty else ""
+                yield f"pod affinity demands another pod{which} in the same {term.topology_key}"
                 break
 
 
@@ -59,8 +60,7 @@ def inter_pod_affinity(pod: Pod, state: SchedulerSnapshot, gone: Container[int] 
         repelled_by=_repelled_by(pod, own, state, gone),
         avoided=_avoided(pod, state, gone),
         attracted=tuple(
-            (term.topology_key, frozenset(value for key, value in attracting if key == term.topology_key))
-            for term in pod.affinity
+            (term, frozenset(value for key, value in attracting if key == term.topology_key)) for term in pod.affinity
         ),
         first_of_its_group=first and not attracting,
     )

@@ -6,6 +6,7 @@ from virt_admit.forecasts.drain.vm_events import EventForecast, VmEvent
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
@@ -22,9 +23,10 @@ def of_vm(vmi: Object, outage: Outage) -> LostVm:
     return next(vm for vm in outage.vms if vm.vmi.full_name == vmi.full_name)
 
 
-def event(vm: LostVm, outage: Outage) -> EventForecast:
+def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     """Return the loss as one of the events of a VM."""
     doubts = vm.unseen or (outage.unseen if vm.outcome is LossOutcome.UNKNOWN else ())
     when = f"; it runs again after {period(vm.at)}" if vm.at is not None else ""
     hand = f"; by hand after {period(vm.by_hand)}" if vm.by_hand is not None and vm.at is None else ""
-    return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{vm.reason}{when}{hand}", vm.remedy, names(doubts))
+    since = "its node is lost already: " if node_health.silence_now(vm.node, cluster) else ""
+    return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))

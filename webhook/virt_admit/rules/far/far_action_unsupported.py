@@ -10,10 +10,9 @@ from typing import Final
 
 from virt_admit.model import cel
 from virt_admit.model.remediation import cel_fence_agents
+from virt_admit.model.remediation.fence_agents import SUPPORTED_ACTIONS
 from virt_admit.model.remediation.remediators import ACTIONS, far_values
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
-
-SUPPORTED: Final = ("", "reboot", "off")
 
 _MESSAGE: Final = (
     "'this value does not ensure that the node is down, so the operator rejects it. '"
@@ -24,7 +23,7 @@ _ACTIONS: Final = f"[{', '.join(map(cel.text, ACTIONS))}]"
 
 def _refused(value: str) -> str:
     """Return whether a value is a text that the operator rejects, in CEL."""
-    return f"(type({value}) == string && !({cel.one_of(value, SUPPORTED)}))"
+    return f"(type({value}) == string && !({cel.one_of(value, SUPPORTED_ACTIONS)}))"
 
 
 def _denial(place: str) -> cel.Denial:
@@ -66,7 +65,7 @@ def _denial_by_node(place: str) -> cel.Denial:
 )
 def check(template: Object, _context: Context) -> Findings:
     for name, value in far_values(template):
-        if name in ACTIONS and value.text is not None and value.text not in SUPPORTED:
+        if name in ACTIONS and value.text is not None and value.text not in SUPPORTED_ACTIONS:
             yield Finding(
                 value.path,
                 f"{show(value.value)} does not ensure that the node is down, so the operator rejects it. "

@@ -6,14 +6,10 @@ text, so it accepts ``../fence_x`` and ``fence_x --help``. With such a name no n
 **Fix.** Write the bare name of an agent that the operator ships, such as ``fence_ipmilan`` or ``fence_redfish``.
 """
 
-import re
-from typing import Final
-
 from virt_admit.model import cel
+from virt_admit.model.remediation.fence_agents import AGENT
 from virt_admit.model.remediation.remediators import far_spec
 from virt_admit.rule import FAR_TEMPLATE, Action, Cause, Context, Finding, Findings, Object, rule, show
-
-AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
 
 
 @rule(

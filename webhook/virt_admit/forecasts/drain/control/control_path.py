@@ -21,7 +21,7 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.model.kubernetes import clock, service_endpoints
+from virt_admit.model.kubernetes import clock, node_health, service_endpoints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
@@ -234,7 +234,10 @@ _NAMES: Final = frozenset((API, CONTROLLER))
 def _handler(cluster: Cluster, node: str) -> Component | None:
     """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
-    remedy = "Wait for virt-handler, which sends the VM's memory, or repair it."
+    lost = node_health.silence_now(node, cluster)
+    remedy = (
+        "Repair or fence its node." if lost else "Wait for virt-handler, which sends the VM's memory, or repair it."
+    )
     return Component(HANDLER, False, reason, remedy) if reason else None
 
 

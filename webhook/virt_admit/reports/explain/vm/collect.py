@@ -16,6 +16,7 @@ from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmE
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import candidates, start_candidates
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
@@ -77,7 +78,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     state, drain = move.row.state if move is not None else None, _drain(found, move, events)
     named = tuple(dict.fromkeys(unseen))
     return VmReport(
-        vm=_identity(found),
+        vm=_identity(found, cluster),
         state=str(state.state) if state is not None else _resting(found),
         strategy=strategy,
         strategy_from=origin,
@@ -182,7 +183,7 @@ def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
     plan = drain_plan.node_plan(node, cluster)
     row = next(each for each in plan.forecasts if each.vmi.full_name == vmi.full_name)
     outage = loss.of_node(node, cluster)
-    lost = loss.event(loss.of_vm(vmi, outage), outage)
+    lost = loss.event(loss.of_vm(vmi, outage), outage, cluster)
     return _Move(row, plan, outage, vm_events.of_vm(row, plan, lost, cluster))
 
 
@@ -212,8 +213,9 @@ def _resting(found: FoundVm) -> str | None:
     return STOPPED if found.vmi is None or phase in migrations.FINAL_PHASES else "starting"
 
 
-def _identity(found: FoundVm) -> ExplainedVm:
+def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
     vmi = found.vmi
+    node = vmi.at("status", "nodeName").text if vmi is not None else None
     return ExplainedVm(
         namespace=found.namespace,
         name=found.name,
@@ -221,10 +223,11 @@ def _identity(found: FoundVm) -> ExplainedVm:
         running=None
         if VMI in _unread_kinds(found)
         else vmi is not None and vmi.at("status", "phase").text == "Running",
-        node=vmi.at("status", "nodeName").text if vmi is not None else None,
+        node=node,
         phase=vmi.at("status", "phase").text if vmi is not None else None,
         run_strategy=_run_strategy(found),
         status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
+        node_reports=not node_health.silence_now(node, cluster) if node else None,
     )
 
 

@@ -32,6 +32,8 @@ class ExplainedVm:
     run_strategy: str | None
     status: str | None
     """What KubeVirt itself says of the VM (``printableStatus``): ``Running``, ``ErrorUnschedulable``."""
+    node_reports: bool | None
+    """Whether its node reports. Otherwise it is not known whether its guest runs. None: it has no node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,16 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
+from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POD, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.model.messages import cut
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.messages import cut, names
 
 _LONGEST: Final = 200
 
@@ -35,6 +38,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     if found.vmi is not None:
         yield from _instance(found.vmi, migrates=migrates)
         yield from _pod(found.vmi, cluster)
+        yield from _lost_node(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -100,6 +104,24 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
         yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
 
 
+def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that the node of a VMI does not report: whether the guest runs is not known, and it starts nowhere else."""
+    node = vmi.at("status", "nodeName").text or ""
+    if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    ends = pod.metadata["deletionTimestamp"].text if pod is not None else None
+    late = (
+        f". Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
+        if pod is not None and ends
+        else ""
+    )
+    yield (
+        f"its node {node} does not report, so whether its guest still runs is not known, and it starts nowhere else before "
+        f"the end of its pod is certain{late}: {kubectl('describe', NODE, node)}"
+    )
+
+
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
     """Yield the data volumes that are not finished: KubeVirt does not start a VM before."""
     for volume in vms.vmi_spec(found.obj)["volumes"].items():
@@ -114,14 +136,19 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         said = (obj.condition(kind) for kind in ("Running", "Bound", "Ready"))
         why = next((each["message"].text or "" for each in said if each["message"].text), "")
         clone = obj.at("spec", "source", "pvc")
-        waits = (
-            f", a copy of claim {_claim(clone, found)}, which waits while a pod uses that claim"
-            if clone.present
-            else ""
-        )
+        waits = _copied(clone, found, cluster) if clone.present else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
         yield f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: {command}"
 
 
-def _claim(source: Field, found: FoundVm) -> str:
-    return f"{source['namespace'].text or found.namespace}/{source['name'].text or '?'}"
+def _copied(source: Field, found: FoundVm, cluster: Cluster) -> str:
+    """Return which claim a data volume copies, and who uses it: CDI waits until nothing does (CloneSourceInUse)."""
+    namespace, claim = source["namespace"].text or found.namespace, source["name"].text or "?"
+    users = sorted(map(_user, volume_attachments.users(namespace, claim, cluster)))
+    ends = f": stop {names(users)}, or wait for its end" if users else ""
+    return f", a copy of claim {namespace}/{claim}, which waits while a pod uses that claim{ends}"
+
+
+def _user(pod: Object) -> str:
+    vmi = vm_ledger.vmi_name(pod)
+    return f"VM {pod.namespace}/{vmi}" if vmi else f"pod {pod.full_name}"

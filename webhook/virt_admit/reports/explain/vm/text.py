@@ -17,6 +17,7 @@ from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, Vm
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
 _MOST_RULES: Final = 10
+_SUBJECT: Final = "the VM "
 EVENTS: Final = {
     "drain": "a drain of its node",
     "update": "an update of KubeVirt",
@@ -68,7 +69,8 @@ def headline(report: VmReport) -> str:
         return (
             f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, does not run yet"
         )
-    return f"{called}: {vm.phase} on {vm.node}"
+    silent = ", which does not report" if vm.node_reports is False else ""
+    return f"{called}: {vm.phase} on {vm.node}{silent}"
 
 
 def facts(report: VmReport) -> Iterator[tuple[str, str]]:
@@ -136,10 +138,13 @@ def _events(report: VmReport) -> Iterator[tuple[str, str, str]]:
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
-    """Return the remedies of all events and parts, each once, and with its command if one of them has it."""
+    """Return the remedies of all events and parts, each once: the longest that begins with the same words."""
     control = (part.remedy for part in report.control or () if part.healthy is not True)
-    every = tuple(dict.fromkeys(filter(None, (*(event.remedy for event in report.events), *control))))
-    return tuple(one for one in every if not any(other.startswith(f"{one}: ") for other in every))
+    found: dict[str, str] = {}
+    for remedy in filter(None, (*(event.remedy for event in report.events), *control)):
+        words = remedy.partition(": ")[0].rstrip(".").lower()
+        found[words] = max(found.get(words, ""), remedy, key=len)
+    return tuple(found.values())
 
 
 def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
@@ -203,7 +208,12 @@ def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
         yield (UNKNOWN,)
         return
     found = sorted((rule for rule in judged if rule.unseen is None), key=lambda rule: ACTIONS.index(rule.action))
-    rows = list(dict.fromkeys(map(_rule, found)))  # a VM and its VMI have many findings in common
+    by_words: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    for action, rule, words in map(
+        _rule, found
+    ):  # a VM and its VMI have many findings in common, by length with a subject
+        by_words.setdefault((action, rule, words.removeprefix(_SUBJECT)), (action, rule, words))
+    rows = list(by_words.values())
     yield from rows[:_MOST_RULES]
     if len(rows) > _MOST_RULES:
         yield "", f"and {len(rows) - _MOST_RULES} more", "see -o json"
