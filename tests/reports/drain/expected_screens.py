@@ -51,7 +51,7 @@ VMS: Mapping[str, Expected] = {
         60: ("shop/db marked → backoff: migrates: 1 attempt failed", "missing features: vmx-vmfunc"),
         140: (
             "shop/db backoff: blocks the drain",
-            "b: it lacks vmx-vmfunc; c: it lacks vmx-vmfunc",
+            "b, c: it lacks vmx-vmfunc",
             "screen: restart the VM: kubectl edit vm db -n shop",
         ),
     },
