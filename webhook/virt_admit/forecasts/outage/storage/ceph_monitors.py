@@ -62,6 +62,14 @@ def is_of_ceph(disk: Disk) -> bool:
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     """Return why a volume of Ceph cannot be used after a loss; None: it can, or nothing says that it cannot."""
+    key = "ceph", disk.driver, disk.cluster, disk.pool
+    if key not in loss.memo:
+        loss.memo[key] = _lost(disk, loss)
+    found: DiskLoss | None = loss.memo[key]
+    return found
+
+
+def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     ceph = _cluster_of(disk, loss.cluster)
     if ceph is None:
         return None
@@ -71,21 +79,17 @@ def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
 
 
 def touched(loss: Loss) -> Iterator[Disk]:
-    """Yield the disks of all VMs of Ceph clusters that may stop."""
-    for ceph in loss.cluster.known(CEPH_CLUSTER):
-        known = loss.cluster.cached(_disks)
-        if _quorum(ceph, loss) is not None:
-            yield from known.get(ceph.namespace, ())
-        else:
-            yield from ceph_pools.touched(ceph.namespace, loss, known)
+    """Yield the disks of all VMs that a Ceph cluster or a pool takes with it: those of one pool share their fate."""
+    for some in loss.cluster.cached(_disks).values():
+        if lost(some[0], loss) is not None:
+            yield from some
 
 
-def _disks(cluster: Cluster) -> Mapping[str, Sequence[Disk]]:
-    found: dict[str, list[Disk]] = {}
+def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
+    """Return the disks of all known VMIs on Ceph by driver, Ceph cluster and pool."""
+    found: dict[tuple[str, str, str], list[Disk]] = {}
     for disk in (each for some in cluster.cached(disks.by_volume).values() for each in some if is_of_ceph(each)):
-        ceph = _cluster_of(disk, cluster)
-        if ceph is not None:
-            found.setdefault(ceph.namespace, []).append(disk)
+        found.setdefault((disk.driver, disk.cluster, disk.pool), []).append(disk)
     return found
 
 

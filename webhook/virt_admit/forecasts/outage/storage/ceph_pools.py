@@ -45,12 +45,6 @@ def lost(disk: Disk, namespace: str, loss: Loss) -> DiskLoss | None:
     return DiskLoss(reason, _remedy(pool, size, domain), certain)
 
 
-def touched(namespace: str, loss: Loss, known: Mapping[str, Sequence[Disk]]) -> Iterator[Disk]:
-    """Yield the disks of a Ceph cluster that a loss of OSDs may concern."""
-    if any(node in loss.lost for node, _ in _osds(namespace, "host", loss.cluster)):
-        yield from known.get(namespace, ())
-
-
 def _remedy(pool: Object, size: int, domain: str) -> str:
     if size < _SAFE:
         data = {"spec": {"replicated": {"size": _SAFE}}}
