@@ -217,7 +217,78 @@ def test_the_ceph_cluster_of_a_disk(parts, survives):
     assert after_the_loss(*parts).survives is survives
 
 
-@pytest.mark.parametrize("parts", [longhorn(replica("n1"), dataLocality="strict-local"), ceph(*THREE[:2])])
+def osd(number, on, *, domain="host", where=None):
+    found = pod(f"rook-ceph-osd-{number}", on, "1Gi")
+    labels = {"app": "rook-ceph-osd", "ceph-osd-id": str(number), f"topology-location-{domain}": where or on}
+    found["metadata"] |= {"namespace": "rook-ceph", "labels": labels}
+    return found
+
+
+def pool(size, name="replicapool", **spec):
+    spec = {"replicated": {"size": size}} | spec
+    return manifest("ceph.rook.io/v1", "CephBlockPool", name, "rook-ceph", spec=spec)
+
+
+OSDS = [osd(index, f"n{index + 1}") for index in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("parts", "lost", "survives", "says"),
+    [
+        ([*OSDS, pool(3)], ["n1"], True, ""),
+        ([*OSDS, pool(2)], ["n1"], True, ""),
+        ([*OSDS, pool(1)], ["n1"], False, "pool replicapool of Ceph keeps 0 of 1 copy of some data, and needs 1"),
+        ([*OSDS[1:], pool(1)], ["n1"], True, ""),
+        ([*OSDS[:2], pool(3)], ["n1"], False, "keeps 1 of 3 copies of some data, and needs 2"),
+        ([*OSDS, osd(3, "n4"), pool(3)], ["n1", "n2"], None, "may keep 1 of 3 copies"),
+        ([*OSDS, pool(3, failureDomain="osd")], ["n1"], True, ""),
+        ([*OSDS, osd(3, "n1"), pool(3, failureDomain="osd")], ["n1"], None, "may keep 1 of 3 copies"),
+        (
+            [
+                osd(0, "n1", domain="zone", where="a"),
+                osd(1, "n2", domain="zone", where="b"),
+                pool(2, failureDomain="zone"),
+            ],
+            ["n1"],
+            True,
+            "",
+        ),
+        ([*OSDS, pool(1), pool(3, "safe")], ["n1"], True, ""),
+        ([*OSDS, pool(1, erasureCoded={"dataChunks": 2}, replicated={"size": 0})], ["n1"], True, ""),
+        (OSDS, ["n1"], True, ""),
+    ],
+    ids=[
+        *("three copies", "two", "one", "one elsewhere", "two hosts for three", "two of four hosts", "by OSD"),
+        *("two OSDs of one host", "zones", "which pool is not known", "erasure coded", "no pool"),
+    ],
+)
+def test_the_copies_of_a_pool(parts, lost, survives, says):
+    monitors = [monitor(name, "n3") for name in "abc"]
+    answer = after_the_loss(*ceph(*monitors), parts, node("n4"), lost=lost)
+    rows = [row for row in answer.outages[0].vms if row.vmi.name == "db"]
+
+    assert answer.survives is survives
+    assert [says in row.reason for row in rows] == [True]
+    if survives is False:
+        assert "replicated" in rows[0].remedy or "add OSDs" in rows[0].remedy
+
+
+def test_the_pool_that_a_volume_names():
+    for named, survives in (("replicapool", False), ("safe", True)):
+        parts = [*ceph(*THREE), OSDS, pool(1), pool(3, "safe")]
+        volume = next(each for each in flat(parts) if each["kind"] == "PersistentVolume")
+        volume["spec"]["csi"]["volumeAttributes"] = {"pool": named, "clusterID": "rook-ceph"}
+        assert after_the_loss(*parts).survives is survives
+
+
+def test_a_vm_of_another_node_whose_pool_keeps_too_few_copies():
+    (why,) = after_the_loss(*ceph(*THREE, on="n3"), OSDS, pool(1)).because
+    assert why.startswith("shop/db on n3 cannot use its disk: pool replicapool of Ceph keeps 0 of 1 copy")
+
+
+@pytest.mark.parametrize(
+    "parts", [longhorn(replica("n1"), dataLocality="strict-local"), ceph(*THREE[:2]), [*ceph(*THREE), OSDS, pool(1)]]
+)
 def test_what_a_live_cluster_keeps(parts):
     whole, kept = test_reads.answers([*flat([NAMESPACES, KUBEVIRT, NODES, parts, nhc()])])
     assert whole == kept

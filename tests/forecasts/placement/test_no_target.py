@@ -83,3 +83,42 @@ def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
     found = no_target.nowhere_to_go(vmi(), cluster(*(node(name, taints=taints) for name in ("b", "c"))), moves=True)
     assert found.remedy.startswith(remedy)
     assert ("shut the guest down" in found.remedy) is (key == "dedicated")
+
+
+UNINITIALIZED = "node.cluster.x-k8s.io/uninitialized"
+LESS = {"memory": "1Gi"}
+
+
+def controller(ready, name="capi-1", provider="cluster-api"):
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    labels = {"labels": {"cluster.x-k8s.io/provider": provider}}
+    return manifest("v1", "Pod", name, "capi-system", metadata=labels, status=status)
+
+
+@pytest.mark.parametrize(
+    ("key", "pods", "says", "remedy"),
+    [
+        (UNINITIALIZED, [controller("False")], ", because pod capi-system/capi-1 is not ready", "repair Cluster API"),
+        (UNINITIALIZED, [controller("True")], "which could take it;", "see why Cluster API does not remove it"),
+        (UNINITIALIZED, [controller("False"), controller("True", "capi-2")], "take it;", "see why Cluster API"),
+        (UNINITIALIZED, [controller("False", provider="bootstrap-kubeadm")], "take it;", "see why Cluster API"),
+        ("ebs.csi.aws.com/agent-not-ready", [], "take it;", "see why the agent of ebs.csi.aws.com does not remove it"),
+        ("dedicated", [], "", "remove the causes on one of the nodes"),
+    ],
+)
+def test_a_new_node_whose_controller_has_not_removed_its_taint(key, pods, says, remedy):
+    full, new = node("b"), node("c", taints=[{"key": key, "effect": "NoSchedule"}])
+    full.data["status"]["allocatable"] |= LESS
+    found = no_target.nowhere_to_go(vmi(), cluster(full, new, *pods), moves=True)
+    assert says in found.reason
+    assert found.remedy.startswith(remedy)
+    assert ("has not removed taint" in found.reason) is (key != "dedicated")
+    assert ("shut the guest down" in found.remedy) is (key == "dedicated")
+
+
+def test_a_new_node_that_has_too_little_room_as_well():
+    full, new = node("b"), node("c", taints=[{"key": UNINITIALIZED, "effect": "NoSchedule"}])
+    full.data["status"]["allocatable"] |= LESS
+    new.data["status"]["allocatable"] |= LESS
+    found = no_target.nowhere_to_go(vmi(), cluster(full, new, controller("False")), moves=True)
+    assert "has not removed taint" not in found.reason

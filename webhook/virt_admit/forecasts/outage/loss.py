@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -61,6 +61,8 @@ class Loss:
     """Sorted."""
     cluster: Cluster
     lost: frozenset[str] = field(init=False)
+    memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What others derive from this loss alone, by their keys."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lost", frozenset(self.nodes))

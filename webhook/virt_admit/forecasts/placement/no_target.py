@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates, pod_networks, virt_handlers
+from virt_admit.forecasts.placement import candidates, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, PVC
+from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
@@ -66,6 +66,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
     if unfit := _unfit(refusals):
         command = shell("kubectl", "describe", "node", argument(min(refusals)))
         return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
+    if starting := _starting(refusals, cluster):
+        return starting
     remedy = f"{lasting}, or {otherwise}" if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
@@ -88,6 +90,37 @@ def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
         remedy, command = fence_taints.way_out(name, left, cluster)
         return Problem(f"{NOWHERE}{causes}", remedy, ProblemCause.NO_TARGET, command=command)
     return None
+
+
+def _starting(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a new node would take the pod, but for the taint that a controller removes; None: there is none."""
+    for name, why in sorted(refusals.items()):
+        key = why.removeprefix("taint ")
+        who = controller_taints.owner(key) if key != why and controller_taints.is_of_start(key) else ""
+        if not who:
+            continue
+        pod = _broken_pod(controller_taints.remover(key), cluster)
+        failure = pod_starts.failure(pod, cluster) if pod is not None else ""
+        because = f", because pod {pod.full_name} is not ready{f' ({failure})' if failure else ''}" if pod else ""
+        others = {other: each for other, each in refusals.items() if other != name}
+        known = f"{who} has not removed taint {key} from {name}, which could take it{because}"
+        reason = f"{NOWHERE}{'; '.join((known, *dict.fromkeys(_causes(others))))}"
+        command = kubectl("describe", POD, pod.name, pod.namespace) if pod else ""
+        repair = f"repair {who}" if pod else f"see why {who} does not remove it"
+        return Problem(
+            reason,
+            f"{repair}, and do not stop the VM before",
+            ProblemCause.NO_TARGET,
+            command=command or shell("kubectl", "describe", "node", argument(name)),
+        )
+    return None
+
+
+def _broken_pod(label: tuple[str, str] | None, cluster: Cluster) -> Object | None:
+    """Return a pod with this label that is not ready, if none is; None: one is, or none is known."""
+    pods = [pod for pod in cluster.known(POD) if label is not None and pod.labels.get(label[0]) == label[1]]
+    ready = any(pod.condition("Ready")["status"].text == "True" and not pod.deleted for pod in pods)
+    return None if ready else next(iter(pods), None)
 
 
 def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:

@@ -84,11 +84,7 @@ VMIRS: Final = Kind(
     judged_metadata=("annotations", "labels"),
 )
 VM_CLONE: Final = Kind(
-    "clone.kubevirt.io",
-    ("v1beta1", "v1alpha1"),
-    "virtualmachineclones",
-    "VirtualMachineClone",
-    entry="clones",
+    "clone.kubevirt.io", ("v1beta1", "v1alpha1"), "virtualmachineclones", "VirtualMachineClone", entry="clones"
 )
 VMI: Final = Kind(
     "kubevirt.io",
@@ -356,6 +352,7 @@ LONGHORN_ATTACHMENT: Final = Kind("longhorn.io", ("v1beta2",), "volumeattachment
 LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
 LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
 CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
+CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBlockPool")
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
 ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch")

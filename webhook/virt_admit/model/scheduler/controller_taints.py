@@ -34,3 +34,20 @@ def owner(key: str) -> str:
     if key.endswith(_AGENT):
         return f"the agent of {key.removesuffix(_AGENT)}"
     return next((who for start, who in _OWNERS.items() if key.startswith(start)), "")
+
+
+_UNINITIALIZED: Final = "/uninitialized"
+
+
+def is_of_start(key: str) -> bool:
+    """Whether a new node has this taint until its controller or agent has seen it."""
+    return key.endswith((_UNINITIALIZED, _AGENT))
+
+
+_PODS: Final[Mapping[str, tuple[str, str]]] = {"node.cluster.x-k8s.io/": ("cluster.x-k8s.io/provider", "cluster-api")}
+"""The label of the pods that remove a taint (kubernetes-sigs/cluster-api:core/config/default/kustomization.yaml)."""
+
+
+def remover(key: str) -> tuple[str, str] | None:
+    """Return the label of the pods that remove a taint, if they have one in each installation."""
+    return next((label for start, label in _PODS.items() if key.startswith(start)), None)

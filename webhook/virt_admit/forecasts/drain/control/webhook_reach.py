@@ -116,7 +116,7 @@ STATE_CLAIM: Final = InterceptedRequest("CREATE", "", "persistentvolumeclaims")
 START: Final = (*POD_START, InterceptedRequest("CREATE", _KUBEVIRT, _INSTANCE), *_REPORTED)
 
 
-class Effect(NamedTuple):
+class WebhookEffect(NamedTuple):
     """What fails for a VM without an answer to one of some requests."""
 
     words: str
@@ -125,11 +125,11 @@ class Effect(NamedTuple):
     starts: bool = False
 
 
-STARTS: Final = Effect("VMs do not start", START, starts=True)
+STARTS: Final = WebhookEffect("VMs do not start", START, starts=True)
 _EFFECTS: Final = (
-    Effect("evictions fail", (EVICTION,), evictions=True),
-    Effect("evicted pods do not end", POD_END, evictions=True),
-    Effect("migrations fail", (*MIGRATION, STATE_CLAIM)),
+    WebhookEffect("evictions fail", (EVICTION,), evictions=True),
+    WebhookEffect("evicted pods do not end", POD_END, evictions=True),
+    WebhookEffect("migrations fail", (*MIGRATION, STATE_CLAIM)),
     STARTS,
 )
 """The worst first: a VM that cannot be evicted needs no target."""
@@ -318,13 +318,13 @@ def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster:
             left = [vmi for vmi in left if answers[vmi.full_name] is not True]
 
 
-def concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: Effect) -> bool | None:
+def concerns(webhook: Field, vmi: Object, cluster: Cluster, effect: WebhookEffect) -> bool | None:
     """Return whether a webhook gets a request without which a VMI is not evicted, does not migrate or start."""
     answers = {webhook_requests.gets(webhook, each) for each in _requests(vmi, cluster, effect)}
     return True if True in answers else None if None in answers else False
 
 
-def _requests(vmi: Object, cluster: Cluster, effect: Effect) -> Iterable[InterceptedRequest]:
+def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[InterceptedRequest]:
     namespace = vms.namespace_of(vmi)
     labels = cluster.cached(namespace_labels).get(namespace)
     pod = running_launchers.launchers(cluster).on_node(vmi)

@@ -83,14 +83,14 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
         if not service_endpoints.is_described(cluster):
             return
         backing = service_endpoints.backing(cluster, namespace, name)
-        pods = webhook_reach.own_pods(webhook, cluster)
+        found = webhook_reach.own_pods(webhook, cluster) if backing.nodes and backing.nodes <= loss.lost else []
     except Unseen:
         return  # a webhook of which nothing is known counts as one that answers
     if backing.problem:
         remedy = typed(f"repair the pods of Service {namespace}/{name}", kubectl("describe", SERVICE, name, namespace))
         yield SilentWebhook(webhook, f"{webhook.title} fails closed, and {backing.problem}", remedy, True)
     elif backing.nodes and backing.nodes <= loss.lost:
-        yield from _lost(webhook, [pod for pod in pods if pod.name in backing.pods], loss)
+        yield from _lost(webhook, [pod for pod in found if pod.name in backing.pods], loss)
 
 
 def _lost(webhook: Webhook, pods: Sequence[Object], loss: Loss) -> Iterator[SilentWebhook]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.outage.storage import disks
+from virt_admit.forecasts.outage.storage import ceph_pools, disks
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
 from virt_admit.model.commands import kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import clock
@@ -25,13 +25,15 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     clock.READS,
+    ceph_pools.READS,
     {
         CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"),
         POD: ("metadata.labels", "spec.nodeName", "spec.nodeSelector", "status.phase", *CONDITIONS),
     },
 )
 
-_OF_ROOK: Final = (".rbd.csi.ceph.com", ".cephfs.csi.ceph.com", ".nvmeof.csi.ceph.com")
+_BLOCK: Final = ".rbd.csi.ceph.com"
+_OF_ROOK: Final = (_BLOCK, ".cephfs.csi.ceph.com", ".nvmeof.csi.ceph.com")
 """Ends of the drivers' names, after the namespace of the operator."""
 _STARTS_WITHIN: Final = datetime.timedelta(minutes=5)
 """A monitor that is down for less may be one that restarts."""
@@ -60,23 +62,34 @@ def is_of_ceph(disk: Disk) -> bool:
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     """Return why a volume of Ceph cannot be used after a loss; None: it can, or nothing says that it cannot."""
+    key = "ceph", disk.driver, disk.cluster, disk.pool
+    if key not in loss.memo:
+        loss.memo[key] = _lost(disk, loss)
+    found: DiskLoss | None = loss.memo[key]
+    return found
+
+
+def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     ceph = _cluster_of(disk, loss.cluster)
-    return _quorum(ceph, loss) if ceph is not None else None
+    if ceph is None:
+        return None
+    pool = ceph_pools.lost(disk, ceph.namespace, loss) if disk.driver.endswith(_BLOCK) else None
+    quorum = _quorum(ceph, loss)
+    return pool if quorum is None or (pool is not None and pool.certain > quorum.certain) else quorum
 
 
 def touched(loss: Loss) -> Iterator[Disk]:
-    """Yield the disks of all VMs of Ceph clusters that may stop."""
-    for ceph in loss.cluster.known(CEPH_CLUSTER):
-        if _quorum(ceph, loss) is not None:
-            yield from loss.cluster.cached(_disks).get(ceph.namespace, ())
+    """Yield the disks of all VMs that a Ceph cluster or a pool takes with it: those of one pool share their fate."""
+    for some in loss.cluster.cached(_disks).values():
+        if lost(some[0], loss) is not None:
+            yield from some
 
 
-def _disks(cluster: Cluster) -> Mapping[str, Sequence[Disk]]:
-    found: dict[str, list[Disk]] = {}
+def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
+    """Return the disks of all known VMIs on Ceph by driver, Ceph cluster and pool."""
+    found: dict[tuple[str, str, str], list[Disk]] = {}
     for disk in (each for some in cluster.cached(disks.by_volume).values() for each in some if is_of_ceph(each)):
-        ceph = _cluster_of(disk, cluster)
-        if ceph is not None:
-            found.setdefault(ceph.namespace, []).append(disk)
+        found.setdefault((disk.driver, disk.cluster, disk.pool), []).append(disk)
     return found
 
 

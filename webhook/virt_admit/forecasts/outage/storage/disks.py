@@ -14,9 +14,16 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 
 _CLUSTER: Final = "clusterID"
 """The attribute of Ceph's volumes that names their Ceph cluster."""
+_POOL: Final = "pool"
+_DATA: Final = "dataPool"
+"""The attribute of those whose data is in another pool, which keeps no copies."""
 READS: Final[Reads] = {
     PVC: ("spec.volumeName",),
-    PV: ("spec.csi.driver", "spec.csi.volumeHandle", f"spec.csi.volumeAttributes.{_CLUSTER}"),
+    PV: (
+        "spec.csi.driver",
+        "spec.csi.volumeHandle",
+        *(f"spec.csi.volumeAttributes.{name}" for name in (_CLUSTER, _POOL, _DATA)),
+    ),
     VMI: ("spec.volumes", "spec.utilityVolumes", "status.nodeName"),
 }
 
@@ -41,6 +48,8 @@ class Disk(NamedTuple):
     """The name of the volume at its driver."""
     cluster: str
     """The storage cluster that the driver finds it in; empty: it has one alone, or does not say."""
+    pool: str
+    """The pool of its data; empty: it does not say."""
 
     @property
     def node(self) -> str:
@@ -59,8 +68,10 @@ def of_claims(vmi: Object, claims: Sequence[str], cluster: Cluster) -> Iterator[
             continue
         csi = volume.at("spec", "csi") if volume is not None else None
         if csi is not None and (driver := csi["driver"].text):
-            where = csi.at("volumeAttributes", _CLUSTER).text or ""
-            yield Disk(vmi, f"{namespace}/{name}", driver, csi["volumeHandle"].text or "", where)
+            more = csi["volumeAttributes"]
+            pool = more[_DATA].text or more[_POOL].text or ""
+            handle, where = csi["volumeHandle"].text or "", more[_CLUSTER].text or ""
+            yield Disk(vmi, f"{namespace}/{name}", driver, handle, where, pool)
 
 
 def by_volume(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Disk]]:

@@ -27,11 +27,11 @@ DRIVER: Final = "driver.longhorn.io"
 
 def lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     """Return why a volume cannot be used after a loss; None: it can, or nothing says that it cannot."""
-    unseen = unlisted(loss.cluster, LONGHORN_REPLICA)
     copies = loss.cluster.cached(longhorn_copies.by_volume).get(disk.handle, ())
     healthy = [each for each in copies if longhorn_copies.is_healthy(each)]
     if any(_node(each) not in loss.lost for each in healthy):
         return None
+    unseen = unlisted(loss.cluster, LONGHORN_REPLICA)
     title = f"Longhorn volume {disk.handle} (claim {disk.claim})"
     if unseen:
         return DiskLoss(f"where the copies of {title} are cannot be read", "", certain=False, unseen=unseen)
