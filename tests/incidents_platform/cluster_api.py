@@ -134,8 +134,78 @@ def hook_after_the_drain() -> Incident:
     return Incident("https://github.com/k3s-io/cluster-api-k3s/pull/125", items, "explain node/n1", 0, says, never)
 
 
+def rolling(surge: int, missing: int) -> list[Object]:
+    """Return a roll-out with three old Machines that are Nodes."""
+    strategy = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": missing}}
+    spec = {"clusterName": "prod", "replicas": 3, "strategy": strategy}
+    status = {"replicas": 4, "updatedReplicas": 1}
+    found = [obj("MachineDeployment", CAPI, "workers", "capi", spec=spec, status=status)]
+    for name, revision in (("workers-x", "1"), ("workers-y", "2")):
+        notes = {"machinedeployment.clusters.x-k8s.io/revision": revision}
+        found.append(obj("MachineSet", CAPI, name, "capi", metadata={"labels": LABELS, "annotations": notes}))
+    return found + [machine(f"machine-{name}", name) for name in NODES]
+
+
+def no_host_for_the_new_machine() -> Incident:
+    new = machine("machine-new", None)
+    new["metadata"] |= {"creationTimestamp": ago(hours=3)}
+    new["metadata"]["ownerReferences"][0]["name"] = "workers-y"
+    words = {"reason": "AssociateBMHFailed", "message": "No available host found. Requeuing."}
+    new["status"]["conditions"] = [{"type": "InfrastructureReady", "status": "False"} | words]
+    says = (
+        "Machine capi/machine-new has no node for 3 h 00: InfrastructureReady is False: AssociateBMHFailed",
+        "deletes no old Machine before that one is available",
+        "set maxSurge 0 and maxUnavailable 1",
+    )
+    items = [*cluster(), *rolling(1, 0), new, *management()]
+    return Incident("https://github.com/rancher/cluster-api-provider-rke2/issues/166", items, "upgrade", 1, says)
+
+
+def failed_machines_of_ready_nodes() -> Incident:
+    items = [*cluster(vms=[("web", "n1")]), *management("40%"), machine("machine-n1", "n1")]
+    for name in NODES[1:]:
+        failed = machine(f"machine-{name}", name)
+        failed["status"] |= {"failureReason": "CreateError", "failureMessage": "Failed to get a BaremetalHost"}
+        items.append(failed)
+    says = ("allows 1 of 3 to be unhealthy, and 3 are", "clear failureReason and failureMessage", "would delete them")
+    never = ("set maxUnhealthy", "more than 3 nodes")
+    source = "https://github.com/metal3-io/cluster-api-provider-metal3/issues/2055"
+    return Incident(source, items, "outage n1", 1, says, never)
+
+
+def control_plane_that_does_not_remediate() -> Incident:
+    why = "KCP can't remediate this machine because this could result in etcd loosing quorum"
+    owned = {"apiVersion": "controlplane.cluster.x-k8s.io/v1beta1", "kind": "KubeadmControlPlane", "name": "prod-cp"}
+    masters = [machine("cp-0", "n1"), machine("cp-1", "n2"), machine("cp-2", None)]
+    for each in masters:
+        each["metadata"]["ownerReferences"] = [owned | {"uid": "uid-cp", "controller": True}]
+    left = {"type": "OwnerRemediated", "status": "False", "reason": "WaitingForRemediation", "message": why}
+    masters[2]["status"]["conditions"] = [left | {"lastTransitionTime": ago(hours=4, minutes=40)}]
+    says = (
+        f"to cp-2: KubeadmControlPlane prod-cp has not remediated it for 4 h 40: {why}",
+        "delete it by hand, so that KubeadmControlPlane prod-cp creates another one",
+    )
+    items = [*cluster(), *masters, *management()]
+    source = "https://github.com/kubernetes-sigs/cluster-api/issues/4472"
+    return Incident(source, items, "explain mhc/capi/workers", 0, says)
+
+
+def start_up_time_of_virtual_machines() -> Incident:
+    items = [*cluster(), *management(nodeStartupTimeout="10m")]
+    for name in NODES:
+        one = machine(f"machine-{name}", name)
+        one["metadata"]["creationTimestamp"] = ago(days=30, minutes=24)
+        items.append(one)
+    says = ("take up to 24m here", "deleted and created in a loop", "Use at least 30m")
+    return Incident("https://github.com/Azure/ARO-RP/pull/2647", items, "scan", 0, says)
+
+
 def incidents() -> list[Incident]:
     return [
+        no_host_for_the_new_machine(),
+        failed_machines_of_ready_nodes(),
+        control_plane_that_does_not_remediate(),
+        start_up_time_of_virtual_machines(),
         drain_of_a_dead_node(),
         volumes_of_a_dead_node(),
         single_instance(),

@@ -1,8 +1,8 @@
-"""Updates of nodes: a node without a pool, and a pool that another operator has paused."""
+"""Updates of nodes: a node without a pool, a pool that another operator has paused, and a lost quorum."""
 
 from tests.healthy.openshift import pool
 
-from .case import NODES, Incident, only
+from .case import NODES, Incident, cluster, dead, only
 from .openshift import masters, workers
 
 
@@ -28,5 +28,17 @@ def master_of_a_custom_pool() -> Incident:
     return Incident("https://github.com/openshift/runbooks/pull/311", items, "upgrade", 0, says)
 
 
+def reboot_without_quorum() -> Incident:
+    items = cluster()
+    for name in NODES:
+        roles(items, name, "control-plane")
+    says = (
+        "n3 does not report for 5 h 00: a reboot of n1 leaves 1 of 3 control-plane nodes, too few for etcd",
+        "Repair n3 first, or remove it and its member of etcd and add a new node",
+    )
+    source = "https://github.com/hcloud-k8s/terraform-hcloud-kubernetes/issues/183"
+    return Incident(source, dead(items, "n3"), "upgrade", 1, says, ("Yes",))
+
+
 def incidents() -> list[Incident]:
-    return [node_of_two_custom_pools(), master_of_a_custom_pool()]
+    return [reboot_without_quorum(), node_of_two_custom_pools(), master_of_a_custom_pool()]

@@ -5,8 +5,9 @@ import pytest
 from tests.builders import manifest, node
 from virt_admit.forecasts.repair import judging
 from virt_admit.forecasts.repair.repair_plan import Goal
-from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade import rehearsal, rollouts
 from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
 
@@ -137,3 +138,8 @@ def test_plan_names_the_machine():
     found = judging.judge(Goal.UPGRADE, Snapshot([*nodes, *own, deployment(), waiting()], complete=["*"], time=NOW))
     (problem,) = found.problems
     assert (problem.subject.kind, problem.subject.full_name) == (CAPI_MACHINE, "fleet/m-new")
+
+
+def test_the_number_at_once_is_that_of_both_limits():
+    (pool,) = rollouts.pools(Driver.CLUSTER_API, Snapshot([node("a"), machine("m-a", "a"), deployment()]), None, ["a"])
+    assert (pool.capacity, pool.limit) == (1, "maxSurge + maxUnavailable")

@@ -11,8 +11,9 @@ from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
-from virt_admit.model.messages import names
+from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.remediation import control_plane
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,15 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     yield f"{basis.node_minutes} minutes for the update and reboot of a node"
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
+    yield from _without_api(basis.pools, cluster)
     yield from upgrade_progress.rests_on(basis.begun)
     yield from rollouts.rests_on(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
+
+
+def _without_api(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
+    """Yield that the API does not answer while a control-plane node is rebooted: one or two have no majority without it."""
+    members = control_plane.members(cluster)
+    rebooted = sorted(members.keys() & {node for pool in pools for node in pool.to_do})
+    if rebooted and len(members) - 1 < control_plane.majority(len(members)):
+        yield f"the API answers again after each reboot of {names(rebooted)}, of {count(len(members), 'control-plane node')}"

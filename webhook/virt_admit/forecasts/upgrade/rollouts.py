@@ -71,6 +71,8 @@ class Pool:
     failing: tuple[NodeFailure, ...] = ()
     left_out: tuple[str, ...] = ()
     """Nodes that are cordoned or not Ready: each takes a place, and is updated only after that ends."""
+    limit: str = "maxUnavailable"
+    """What sets ``capacity``."""
 
     @property
     def to_do(self) -> tuple[str, ...]:
@@ -362,7 +364,8 @@ def _cluster_api(
         configured = machine_pools.at_once(deployment, len(own))
         at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
         obstacles = (*_deployment_paused(deployment), *pool_obstacles.without_machine(deployment, cluster))
-        pool = _continued(Pool(f"MachineDeployment {deployment.full_name}", own, at_once), phases, known)
+        pool = Pool(f"MachineDeployment {deployment.full_name}", own, at_once, limit="maxSurge + maxUnavailable")
+        pool = _continued(pool, phases, known)
         yield replace(pool, obstacle=next(iter(obstacles), None) if pool.to_do or pool.failing else None)
 
 

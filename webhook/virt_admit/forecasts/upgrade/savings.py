@@ -68,4 +68,4 @@ def _more_nodes(world: World, one_by_one: Container[str]) -> Iterator[tuple[str,
     largest = max(free, key=lambda pool: len(pool.to_do), default=None)
     if largest is not None and largest.capacity < len(largest.to_do):
         more = tuple(replace(pool, capacity=pool.capacity + 1) if pool is largest else pool for pool in pools)
-        yield "maxUnavailable", largest.capacity, largest.capacity + 1, replace(world, pools=more)
+        yield largest.limit, largest.capacity, largest.capacity + 1, replace(world, pools=more)
