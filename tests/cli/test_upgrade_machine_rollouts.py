@@ -14,6 +14,7 @@ from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.drain import text
 
 
 def deployment(namespace="capi", **fields):
@@ -175,7 +176,7 @@ def terminating(minutes):
         (waiting(11), "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b"),
         (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
         (terminating(9), ""),
-        (terminating(11), "removes the pre-terminate hook etcd of Machine capi/m-b waits for that since 11 min"),
+        (terminating(11), "removes the pre-terminate hook etcd of Machine capi/m-b, which waits for that since 11 min"),
     ],
 )
 def test_a_machine_that_is_deleted_alone(own, says):
@@ -189,6 +190,58 @@ def test_a_machine_that_is_deleted_alone(own, says):
 
     assert (result.possible, result.progress) == (None if says else True, None)
     assert says in " ".join(result.unseen)
+
+
+@pytest.mark.parametrize("minutes", [9, 11])
+def test_a_machine_that_is_deleted_alone_where_nothing_rolls_out(minutes):
+    """Its node is cordoned again and again, and goes in the end, whoever updates the nodes."""
+    result = rehearse(cluster(*map(node, "ab"), terminating(minutes), vm("db", "a"), kubevirt()), Options())
+
+    assert (result.driver, result.possible) == (Driver.PLAIN, True if minutes == 9 else None)
+    assert ("which waits for that since 11 min" in " ".join(result.unseen)) is (minutes == 11)
+
+
+def twin(namespace="capi", of="local"):
+    """Return a second Machine with the node of the one that is deleted."""
+    status = {"nodeRef": {"name": "b"}}
+    return manifest(CAPI, "Machine", "m-new", namespace, spec={"clusterName": of}, status=status)
+
+
+def stale(of="local"):
+    found = terminating(11)
+    return Object({**found.data, "spec": {"clusterName": of}})
+
+
+def test_two_machines_with_one_node_are_said_where_the_node_has_no_vms():
+    """Source: machine_controller.go#isDeleteNodeAllowed; harvester/harvester#7065."""
+    found = drain_plan.plan(cluster(*map(node, "ab"), stale(), twin(), vm("db", "a"), kubevirt()))
+    report = text.text(found)
+
+    assert report.count("Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new") == 1
+    assert report.count("  b: Machine capi/m-b is being deleted, but its node was drained") == 1
+
+
+@pytest.mark.parametrize(
+    "others",
+    [[twin("tenant")], [twin(of="other")], [], [Object({**twin().data, "status": {"nodeRef": {"name": "a"}}})]],
+    ids=["another namespace", "another cluster", "alone", "another node"],
+)
+def test_a_machine_with_a_node_of_its_own(others):
+    notes = drain_plan.node_plan("b", cluster(*map(node, "ab"), stale(), *others, kubevirt())).notes
+
+    assert not any("same node" in note for note in notes)
+
+
+def test_a_note_of_every_node_is_not_repeated_for_nodes_without_vms():
+    api = manifest(
+        "apiregistration.k8s.io/v1",
+        "APIService",
+        "v1beta1.metrics.k8s.io",
+        status={"conditions": [{"type": "Available", "status": "False"}]},
+    )
+    found = drain_plan.plan(cluster(*map(node, "abc"), api, vm("db", "a"), kubevirt()))
+
+    assert text.text(found).count("APIService v1beta1.metrics.k8s.io is not available") == 1
 
 
 def test_a_hook_of_a_machine_that_is_deleted_later():

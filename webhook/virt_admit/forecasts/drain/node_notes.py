@@ -39,7 +39,13 @@ READS: Final[Reads] = union(
     volume_attachments.READS,
     harvester_maintenance.READS,
     control_plane.READS,
-    {API_SERVICE: ("status.conditions",), MACHINE_CONFIG_POOL: (), NM: (), NM_KUBEVIRT: ()},
+    {
+        API_SERVICE: ("status.conditions",),
+        CAPI_MACHINE: ("spec.clusterName",),
+        MACHINE_CONFIG_POOL: (),
+        NM: (),
+        NM_KUBEVIRT: (),
+    },
 )
 
 
@@ -56,6 +62,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _not_detached(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
+    yield from cluster.cached(_twins).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
 
@@ -168,6 +175,29 @@ def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
                 f"{'is' if len(hooks or last) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each "
                 f"hook: {about('describe', machine, kind)}"
             )
+    return found
+
+
+def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return for nodes with two Machines, of which one is being deleted, that the node goes with it.
+
+    Cluster API asks for no other Machine before it deletes a Node (machine_controller.go#isDeleteNodeAllowed).
+    """
+    by_node: dict[tuple[str, str, str], list[Object]] = {}
+    for machine in cluster.known(CAPI_MACHINE):
+        place = machine.namespace, machine.at("spec", "clusterName").text or ""
+        if name := machine_nodes.node_name(machine, cluster):
+            by_node.setdefault((*place, name), []).append(machine)
+    found: dict[str, list[str]] = {}
+    for (_, _, name), machines in by_node.items():
+        stays = sorted(machine.full_name for machine in machines if not machine.deleted)
+        for machine in machines if stays else ():
+            if machine.deleted:
+                found.setdefault(name, []).append(
+                    f"Machine {machine.full_name}, which is being deleted, has the same node as Machine {names(stays, 120)}: "
+                    "Cluster API deletes the Node with it, and cordons it until then. See which of them is left over, and "
+                    "whether this node is to stay, before that deletion goes on."
+                )
     return found
 
 

@@ -34,7 +34,7 @@ def unknown(driver: Driver, pools: Sequence[Pool], begun: Sequence[PoolUpdate], 
     drained = {
         name: update.kind == MACHINE_DEPLOYMENT.kind for name, update in flying if update.phase is Phase.DRAINING
     }
-    if driver is Driver.CLUSTER_API:
+    if driver in (Driver.CLUSTER_API, Driver.PLAIN):  # a Machine that is deleted takes its node out of any order
         drained |= dict.fromkeys((name for pool in pools for name in pool.to_do), True)
     for name, by_machine in drained.items():
         yield from of_node(name, cluster, by_machine=by_machine)
@@ -68,7 +68,8 @@ def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
         yield f"when the owner removes the pre-drain hook {names(hooks, 120)} of Machine {machine.full_name}"
     elif last and (ending is None or vm_states_times.is_older(ending, _PATIENCE, cluster)):
         which = f"the pre-terminate hook {names(last, 120)} of Machine {machine.full_name}"
-        yield f"when the owner removes {which}{_since(ending, cluster)}"
+        waits = _since(ending, cluster)
+        yield f"when the owner removes {which}{f', which{waits}' if waits else ''}"
     elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(volumes, _PATIENCE, cluster):
         attached = volume_attachments.attached(node, cluster)
         which = f"volumes {names(attached, 120)}" if attached else "the volumes"

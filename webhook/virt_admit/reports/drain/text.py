@@ -144,6 +144,7 @@ def _whole(result: Plan) -> Iterator[str]:
     ]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
+    yield from _notes_of(empty, result)
     if result.methods is not None:
         by_reach = Counter(update.reach for update in result.updates)
         reaches = ", ".join(f"{by_reach[reach]} {reach}" for reach in Reach if by_reach[reach])
@@ -157,6 +158,23 @@ def _whole(result: Plan) -> Iterator[str]:
         nodes = count(len(result.uncovered), "node")
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
     yield f"Can the cluster be upgraded today? {verdict(result)}"
+
+
+_MOST_NOTES: Final = 10
+
+
+def _notes_of(empty: Sequence[str], result: Plan) -> Iterator[str]:
+    """Yield the notes about nodes without VMs, which have no lines of their own. Those of other nodes were said there."""
+    said = {note for node in result.nodes if node.name not in empty for note in node.notes}
+    by_text: dict[str, list[str]] = {}
+    for node in result.nodes:
+        for note in node.notes if node.name in empty else ():
+            if note not in said:
+                by_text.setdefault(note, []).append(node.name)
+    for note, on in list(by_text.items())[:_MOST_NOTES]:
+        yield f"  {names(sorted(on), 60)}: {note}"
+    if len(by_text) > _MOST_NOTES:
+        yield f"  and {len(by_text) - _MOST_NOTES} more notes (see -o json)"
 
 
 _OUT_OF_REACH: Final = (Reach.RETRIED, Reach.NEVER)
