@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, kubectl, shell
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
@@ -28,10 +28,10 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import count, cut, names
+from virt_admit.model.messages import count, cut, names, sentence
 from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, node_phases, sriov_drains, updaters
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import control_plane, machine_drain, maintenance
+from virt_admit.model.remediation import control_plane, fence_taints, machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
@@ -39,6 +39,7 @@ READS: Final[Reads] = union(
     volume_attachments.READS,
     harvester_maintenance.READS,
     control_plane.READS,
+    fence_taints.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -60,6 +61,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _shut_down_instead(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
+    yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from cluster.cached(_twins).get(node.name, ())
@@ -159,6 +161,14 @@ def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
     risk = control_plane.reboot_risk(node.name, cluster)
     if risk is not None:
         yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
+
+
+def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a healthy node takes no VMs, since its remediation has not finished."""
+    left = fence_taints.left(node, cluster)
+    if left is not None:
+        remedy, command = fence_taints.way_out(node.name, left, cluster)
+        yield f"This node {left.reason}, so that no VM can run on it. {typed(sentence(remedy), command)}"
 
 
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:

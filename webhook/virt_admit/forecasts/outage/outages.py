@@ -28,6 +28,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
+from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
@@ -250,7 +251,7 @@ def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
     if lost.stopped:
         yield f"{lost.stopped}, no VM restarts and no health check acts"
     if room.fits is False:
-        yield room.because
+        yield "; ".join((room.because, *_fenced(lost)))
     for outcome in NOT_BACK:
         some = [vm for vm in rows if vm.outcome is outcome]
         said = lost.stopped if outcome is LossOutcome.NEVER else outcome is LossOutcome.ROOM and room.fits is False
@@ -262,6 +263,12 @@ def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
                 verb, verb
             )
             yield f"{count(len(some), 'VM')} {are}: {some[0].reason}"
+
+
+def _fenced(lost: Loss) -> Iterator[str]:
+    """Yield which nodes that are left would have room if their remediation had finished."""
+    found = fence_taints.known(lost.cluster)
+    yield from (f"{name} {found[name].reason}" for name in sorted(found) if name not in lost.nodes)
 
 
 def _perhaps(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:

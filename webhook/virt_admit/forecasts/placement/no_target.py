@@ -77,14 +77,14 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Proble
 
 def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that a node which is back would take the pod, but for the taint of its fencing; None: there is none."""
+    fences = fence_taints.known(cluster)
     for name, why in sorted(refusals.items()):
-        node = find(cluster, NODE, "", name)
-        left = fence_taints.left(node, cluster) if node is not None else None
-        if left is None or why != f"taint {left.key}":
+        left = fences.get(name)
+        if left is None or not left.is_all(why):
             continue
         waits = fence_taints.waits_for(name, cluster)
         because = f", whose remediator waits for {waits}" if waits else ""
-        known = f"{name} reports since {left.minutes} min, and still has taint {left.key} of its fencing{because}"
+        known = f"{name} {left.reason}{because}"
         others = {other: each for other, each in refusals.items() if other != name}
         causes = "; ".join((known, *dict.fromkeys(_causes(others))))
         remedy, command = fence_taints.way_out(name, left, cluster)

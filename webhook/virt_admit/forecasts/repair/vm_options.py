@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_failures
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
     added_nodes,
     disk_copies,
+    finished_remediation,
     guest_changes,
     node_constraints,
     pool_templates,
@@ -37,6 +38,7 @@ from virt_admit.model.kubevirt.instances import migratability, node_local_volume
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
+from virt_admit.model.remediation import fence_taints
 
 _DISKS: Final = "DisksNotLiveMigratable"
 _CLAIM: Final = re.compile(r"^volume of claim (\S+) is ")
@@ -280,11 +282,13 @@ def _no_target(
     vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes, *, moves: bool = True
 ) -> Iterator[Option | str]:
     target = candidates.target(vmi, cluster, moves=moves)
-    yield from _other_nodes(vmi, target, cluster)
+    others = tuple(_other_nodes(vmi, target, cluster))
+    yield from others
+    fresh = _nowhere_to_start(vmi, cluster) if others else ""
     for number, widening in enumerate(node_constraints.widenings(vm, target, cluster)):
         yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
     causes = [cause for why in target.placement.refusals.values() for cause in why.split("; ")]
-    if any(cause.startswith(("host model ", "CPU feature ")) for cause in causes):
+    if any(cause.startswith(_OF_CPU) for cause in causes) and (not fresh or any(map(fresh.count, _OF_CPU))):
         yield from _processors(vmi, vm, target, causes, cluster)
     local = {match[1] for cause in causes if (match := _CLAIM.search(cause))}
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
@@ -295,8 +299,18 @@ def _no_target(
             if isinstance(found, str)
             else Option("copy", disk_copies.steps(vm, found, cluster), 0)
         )
-    if moves:
+    if moves and not fresh:
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, "no other node can take it", migratable=True))
+
+
+_OF_CPU: Final = ("host model ", "CPU feature ")
+
+
+def _nowhere_to_start(vmi: Object, cluster: Cluster) -> str:
+    """Return why a VM that is restarted while its node is cordoned stays down until another node has room; else empty."""
+    target = candidates.target(vmi, cluster, moves=False)
+    problem = no_target.reason(target, cluster, moves=False)
+    return problem.reason if problem is not None and not no_target.is_lasting(target, vmi, cluster) else ""
 
 
 def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Iterator[Option]:
@@ -306,9 +320,13 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
     cordoned = sorted(name for name, why in refusals.items() if why == "cordoned" and name in known)
     if cordoned:
         yield Option("uncordon", (shared_objects.uncordon(known[cordoned[0]]),), 0)
+    fences = fence_taints.known(cluster)
+    fenced = sorted(name for name, why in refusals.items() if name in fences and fences[name].is_all(why))
+    if fenced:
+        yield Option("fence", (finished_remediation.step(known[fenced[0]], cluster),), 0)
     here = known.get(vmi.at("status", "nodeName").text or "")
     sized = any(all(cause.endswith("missing") for cause in why.split("; ")) for why in refusals.values())
-    if here is not None and sized:
+    if here is not None and sized and not fenced:
         yield Option("room", (added_nodes.step(here, 1, cluster),), 0)
 
 

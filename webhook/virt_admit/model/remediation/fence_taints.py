@@ -48,6 +48,17 @@ class LeftTaint(NamedTuple):
     key: str
     minutes: int
     """Since when the node reports."""
+    every: tuple[Field, ...]
+    """All such taints of the node: this is the first of them."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, as the end of a sentence about the node."""
+        return f"reports since {self.minutes} min, and still has taint {self.key} of its fencing"
+
+    def is_all(self, refusal: str) -> bool:
+        """Whether nothing but these taints refuses a pod."""
+        return {f"taint {taint['key'].text}" for taint in self.every}.issuperset(refusal.split("; "))
 
 
 def left(node: Object, cluster: Cluster) -> LeftTaint | None:
@@ -56,11 +67,25 @@ def left(node: Object, cluster: Cluster) -> LeftTaint | None:
     back = clock.since(ready["lastTransitionTime"].text, cluster)
     if ready["status"].text != "True" or back is None or back < _SETTLED:
         return None
-    for taint in node.at("spec", "taints").items():
-        key = taint["key"].text or ""
-        if taint["effect"].text == "NoExecute" and (key == OUT_OF_SERVICE or key.startswith(_REMEDIATORS)):
-            return LeftTaint(taint, key, int(back.total_seconds() // 60))
-    return None
+    every = tuple(filter(_fences, node.at("spec", "taints").items()))
+    if not every:
+        return None
+    return LeftTaint(every[0], every[0]["key"].text or "", int(back.total_seconds() // 60), every)
+
+
+def _fences(taint: Field) -> bool:
+    key = taint["key"].text or ""
+    return taint["effect"].text == "NoExecute" and (key == OUT_OF_SERVICE or key.startswith(_REMEDIATORS))
+
+
+def known(cluster: Cluster) -> Mapping[str, LeftTaint]:
+    """Return the known nodes with such a taint."""
+    return cluster.cached(_known)
+
+
+def _known(cluster: Cluster) -> Mapping[str, LeftTaint]:
+    found = {node.name: left(node, cluster) for node in cluster.known(NODE)}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def waits_for(node: str, cluster: Cluster) -> str:
@@ -73,8 +98,9 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
     holders = _holders(node, cluster)
     if holders:
         return f"let {holders[0][0]} end, after which the remediator of {node} removes the taint", holders[0][1]
-    untaint = shell("kubectl", "taint", "nodes", argument(node), f"{found.key}:NoExecute-")
-    return f"see that the remediation of {node} has ended, then remove its taint", untaint
+    keys = dict.fromkeys(taint["key"].text or "" for taint in found.every)
+    untaint = shell("kubectl", "taint", "nodes", argument(node), *(f"{key}:NoExecute-" for key in keys))
+    return f"see that the remediation of {node} has ended, then remove its taint{'s' * (len(keys) > 1)}", untaint
 
 
 def _holders(node: str, cluster: Cluster) -> Sequence[tuple[str, str]]:

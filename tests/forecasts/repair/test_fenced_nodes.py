@@ -1,0 +1,98 @@
+"""A node that reports again while the taint of its fencing is left: it is named, and no node is bought for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.forecasts.repair.broken_clusters import ROOM, cluster, kubevirt, node, vm
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.placement import no_target
+from virt_admit.forecasts.repair.planning import repair
+from virt_admit.forecasts.repair.repair_plan import Goal
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+NOW = "2027-03-01T11:00:00Z"
+OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+REMEDIATION = {"key": "medik8s.io/remediation", "value": "self-node-remediation", "effect": "NoExecute"}
+SMALL = {**ROOM, "memory": "5Gi"}
+
+
+def back(since: str = "2027-03-01T06:12:00Z", *taints: dict[str, str], ready: str = "True") -> Object:
+    """Return the node ``b``, which was remediated and reports again."""
+    found = node("b", taints=list(taints or (OUT_OF_SERVICE, REMEDIATION)))
+    found.data["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": since}]
+    return found
+
+
+def stale() -> Object:
+    metadata = {"name": "old", "namespace": "shop", "deletionTimestamp": "2027-03-01T06:05:00Z", "finalizers": ["x/y"]}
+    return Object({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "b"}})
+
+
+def seen(*objects: Object) -> Snapshot:
+    """Return a cluster whose VM on ``a`` finds room on ``b`` alone."""
+    full = [node("a", room={**ROOM, "memory": "9Gi"}), node("c", room=SMALL), vm("full", on="c"), vm(on="a")]
+    found = cluster(*full, *objects, kubevirt(), nodes=())
+    found.time = NOW
+    return found
+
+
+def test_the_vm_names_the_node_that_its_remediation_keeps() -> None:
+    (found,) = drain_plan.plan(seen(back(), stale()), "a").nodes
+    (row,) = found.forecasts
+
+    assert row.outcome is VmOutcome.BLOCKS
+    assert "b reports since 288 min, and still has taint node.kubernetes.io/out-of-service of its fencing" in row.reason
+    assert (
+        row.remedy
+        == "let pod shop/old end, after which the remediator of b removes the taint: kubectl describe pod old -n shop"
+    )
+
+
+def test_the_node_itself_says_it() -> None:
+    for name in ("a", "b", "c"):
+        notes = drain_plan.node_plan(name, seen(back(), stale())).notes
+        assert any("so that no VM can run on it. Let pod shop/old end" in each for each in notes) is (name == "b")
+
+
+def test_an_outage_names_the_room_behind_the_taint() -> None:
+    found = outages(Question(nodes=("a",)), seen(back()))
+
+    assert found.survives is False
+    assert any("b reports since 288 min" in why for why in found.because)
+
+
+def test_no_node_is_added_and_no_guest_is_stopped_for_it() -> None:
+    plan = repair(seen(back(), stale()), Goal.DRAIN, ["a"])
+    (step,) = plan.steps
+
+    assert (plan.reaches, step.id, step.alternatives) == (True, "remediated:b", ())
+    assert "it waits for pod shop/old" in step.changes[0].text
+
+
+@pytest.mark.parametrize(
+    "fenced",
+    [
+        back(since="2027-03-01T10:55:00Z"),
+        back(ready="Unknown"),
+        back("2027-03-01T06:12:00Z", OUT_OF_SERVICE, {"key": "dedicated", "effect": "NoExecute"}),
+    ],
+    ids=["just back", "does not report", "kept for others"],
+)
+def test_other_taints_are_as_before(fenced: Object) -> None:
+    (row,) = drain_plan.plan(seen(fenced), "a").nodes[0].forecasts
+
+    assert row.reason.partition(no_target.NOWHERE)[2].find("b reports") == -1
+    assert "remediation" not in row.remedy
+
+
+def test_a_guest_is_not_stopped_while_it_can_start_nowhere() -> None:
+    """Room is missing, so a restart on a cordoned node leaves the guest down."""
+    full = seen(node("b", room=SMALL), vm("more", on="b"))
+    (step,) = repair(full, Goal.DRAIN, ["a"]).steps
+
+    assert step.id == "add-nodes:a"
+    assert not any("downtime" in each.title for each in step.alternatives)
