@@ -194,7 +194,7 @@ def test_a_machine_that_is_deleted_alone(own, says):
 
 @pytest.mark.parametrize("minutes", [9, 11])
 def test_a_machine_that_is_deleted_alone_where_nothing_rolls_out(minutes):
-    """Its node is cordoned again and again, and goes in the end, whoever updates the nodes."""
+    """Its node is cordoned again and again, and goes in the end."""
     result = rehearse(cluster(*map(node, "ab"), terminating(minutes), vm("db", "a"), kubevirt()), Options())
 
     assert (result.driver, result.possible) == (Driver.PLAIN, True if minutes == 9 else None)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from virt_admit.forecasts.outage import check_restarts
 from virt_admit.forecasts.outage.check_restarts import VmRestart
+from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import (
     inactive_reasons,
@@ -24,6 +25,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.remediation import check_scope, health_checks, machine_owners
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -36,7 +38,7 @@ LOOKS_UP: Final[tuple[Kind, ...]] = (
     *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
     *(kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION, kinds.PDB),
     *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
-    *(kind for kind in candidates.READS if kind not in (kinds.NODE, kinds.VMI)),
+    *(kind for kind in union(candidates.READS, lost_webhooks.READS) if kind not in (kinds.NODE, kinds.VMI)),
 )
 """The kinds that an explanation needs from a live cluster."""
 

@@ -7,9 +7,10 @@ not end), for the end of its old pod, for a pod that cannot start, or for virt-h
 data. Do not start the VM with the copy, and do not remove ``updateVolumesStrategy`` before that.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.states import start_fields
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -23,7 +24,7 @@ _NORMAL: Final = 300
 @rule(
     kinds=(VM,),
     reads=union(
-        stuck_starts.READS, down_vms.READS, clock.READS, {VM: CONDITIONS, VMI: ("metadata.creationTimestamp",)}
+        start_fields.READS, down_vms.READS, clock.READS, {VM: CONDITIONS, VMI: ("metadata.creationTimestamp",)}
     ),
     action=Action.WARN,
     at_admission=False,
@@ -44,10 +45,12 @@ def check(vm: Object, context: Context) -> Findings:
     age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster) if vmi is not None else None
     if vmi is not None and (age is None or age.total_seconds() < _NORMAL):
         return
+    from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415 - checking files alone knows no VM that runs
+
     stuck = stuck_starts.of_vm(vm, vmi, context.cluster)
     if stuck is None:
         return
-    field = _field(vm)
+    field = _field(vm, dict(stuck_starts.unfinished_copies(vm)))
     room = messages.room(field.path, check.id)
     remedy = cut(stuck.remedy.partition(": kubectl")[0], room - 75)
     reason = cut(stuck.reason, room - len(remedy) - len("the VM should run: . ."))
@@ -59,9 +62,8 @@ def check(vm: Object, context: Context) -> Findings:
     )
 
 
-def _field(vm: Object) -> Field:
-    """Return the claim that a copy left behind, else the name of the VM."""
-    former = dict(stuck_starts.unfinished_copies(vm))
+def _field(vm: Object, former: Mapping[str, str]) -> Field:
+    """Return the claim that a copy left behind, else the name of the VM. ``former``: the claims with the data, by volume."""
     for volume in vms.vmi_spec(vm)["volumes"].items():
         for claim in (volume["persistentVolumeClaim"]["claimName"], volume["dataVolume"]["name"]):
             if claim.text and former.get(volume["name"].text or "-") not in (None, claim.text):

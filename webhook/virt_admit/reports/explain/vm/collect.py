@@ -215,7 +215,7 @@ def _resting(found: FoundVm) -> str | None:
 
 def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
     vmi = found.vmi
-    node = vmi.at("status", "nodeName").text if vmi is not None else None
+    node = (vmi.at("status", "nodeName").text or None) if vmi is not None else None
     return ExplainedVm(
         namespace=found.namespace,
         name=found.name,
