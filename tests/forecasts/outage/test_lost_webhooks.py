@@ -111,6 +111,14 @@ def test_webhooks_that_cannot_be_read():
     assert "not all admission webhooks could be read" in answer.because[0]
 
 
+def test_endpoints_that_cannot_be_read():
+    for rules, survives in ((VMIS, None), (rule("deployments", group="apps"), True)):
+        parts = NODES, OTHERS, vm("db", "n1", "20Gi"), nhc(), policy(rules, endpoints=())
+        answer = lose(snapshot(*parts, unreadable=("endpointslices.discovery.k8s.io",)), "n1")
+        assert answer.survives is survives
+        assert all("whether webhook policy.example.com still answers is not known" in why for why in answer.because)
+
+
 def test_the_plan_names_the_webhook():
     parts = NODES, OTHERS, vm("db", "n1", "20Gi"), nhc(), policy(PODS)
     (left,) = repair(snapshot(*parts), Goal.OUTAGE).remaining

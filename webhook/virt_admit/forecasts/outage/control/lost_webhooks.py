@@ -84,8 +84,10 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
             return
         backing = service_endpoints.backing(cluster, namespace, name)
         found = webhook_reach.own_pods(webhook, cluster) if backing.nodes and backing.nodes <= loss.lost else []
-    except Unseen:
-        return  # a webhook of which nothing is known counts as one that answers
+    except Unseen as unseen:
+        reason = f"whether {webhook.title} still answers is not known: cannot see {unseen.what}"
+        yield SilentWebhook(webhook, reason, "let virt-admit read it", None)
+        return
     if backing.problem:
         remedy = typed(f"repair the pods of Service {namespace}/{name}", kubectl("describe", SERVICE, name, namespace))
         yield SilentWebhook(webhook, f"{webhook.title} fails closed, and {backing.problem}", remedy, True)
