@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.builders import manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
 from virt_admit.cli.commands.drain import CODES, LOOKS_UP, render
@@ -234,6 +235,12 @@ def test_two_of_a_sort_are_counted_in_the_plural():
     assert headline == "node b (cordoned): 4 VMs: 2 block the drain, 2 migrate"
 
 
+def paused_pool():
+    """Return a pool of all nodes."""
+    spec = {"paused": True, "nodeSelector": {}}
+    return manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec)
+
+
 @pytest.mark.parametrize(
     ("cluster", "answer"),
     [
@@ -243,6 +250,10 @@ def test_two_of_a_sort_are_counted_in_the_plural():
         (
             seen(NODES, [vmi("cache", "a", None)]),
             "Unknown: the outcome for 1 VM cannot be determined, so a drain may be blocked.",
+        ),
+        (
+            seen(NODES, MIGRATING, paused_pool()),
+            "No: MachineConfigPool worker is paused. 4 nodes can be drained.",
         ),
         (Snapshot([*NODES]), "Unknown: not all data could be read, so a drain may be blocked."),
     ],

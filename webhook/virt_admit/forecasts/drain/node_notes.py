@@ -270,6 +270,13 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     return found
 
 
+def paused_pools(cluster: Cluster) -> Iterator[str]:
+    """Yield which MachineConfigPools with nodes are paused."""
+    for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
+        if own and pool.at("spec", "paused").boolean:
+            yield sriov_drains.words(pool, own)
+
+
 def _of_pool(pool: Object, own: Sequence[Object]) -> Iterator[str]:
     """Yield what keeps the machine config operator from updating the nodes of a pool."""
     if pool.at("spec", "paused").boolean:

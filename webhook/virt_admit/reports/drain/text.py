@@ -157,7 +157,11 @@ def _whole(result: Plan) -> Iterator[str]:
     if result.uncovered:
         nodes = count(len(result.uncovered), "node")
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
-    yield f"Can the cluster be upgraded today? {verdict(result)}"
+    answer = verdict(result)
+    if result.held and answer.answer is not False:
+        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {answer.sentence}"
+    else:
+        yield f"Can the cluster be upgraded today? {answer}"
 
 
 _MOST_NOTES: Final = 10

@@ -60,7 +60,9 @@ _QEMU_LINE: Final = re.compile(r"(?:^|\s)(?:\d{4}-\d\d-\d\dT[\d:.]+Z )?qemu-(?:k
 _CONCLUSION: Final = "load of migration failed: Invalid argument"
 """QEMU's last line: it refuses the state for what the lines before say."""
 _ABORTED: Final = "Live migration has been aborted"
-"""KubeVirt writes it for a time-out and for an abort that a user asked for."""
+"""KubeVirt writes it from 1.9 on for a time-out and for an abort that a user asked for."""
+_NOT_COMPLETED: Final = re.compile(r"Live migration is not completed after \d+ seconds")
+"""Up to 1.8 it names a time-out at the deadline in these words (…#processInflightMigration)."""
 _MESSAGE: Final = re.compile(r"Message='(.*)'", re.DOTALL)
 _BEFORE_HANDOVER: Final = frozenset(("Pending", "Scheduling"))
 
@@ -170,7 +172,9 @@ def is_of_devices(text: str) -> bool:
 
 
 def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
-    """Whether a migration ran until its deadline. One that made no progress is aborted earlier, with the same text."""
+    """Whether a migration ran until its deadline. One that made no progress is aborted earlier."""
+    if _NOT_COMPLETED.match(text):
+        return True
     if _ABORTED not in text or state["abortRequested"].boolean:
         return False
     begin, end = clock.instant(state["startTimestamp"].text), clock.instant(state["endTimestamp"].text)
