@@ -252,7 +252,7 @@ def paused_pool():
             "Unknown: the outcome for 1 VM cannot be determined, so a drain may be blocked.",
         ),
         (
-            seen(NODES, MIGRATING, paused_pool()),
+            seen(NODES, MIGRATING, [paused_pool()]),
             "No: MachineConfigPool worker is paused. 4 nodes can be drained.",
         ),
         (Snapshot([*NODES]), "Unknown: not all data could be read, so a drain may be blocked."),
