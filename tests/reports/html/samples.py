@@ -57,7 +57,7 @@ def named(name):
 
 
 def planned(name):
-    """Return a plan with steps and with a problem that has none."""
+    """Return a plan with steps whose objects have this name."""
     bridged = broken_clusters.vm(name, name, spec=BRIDGE, reason="InterfaceNotLiveMigratable", namespace=name)
     unknown = broken_clusters.vm("b", "b", reason=name)
     nodes = (broken_clusters.node(each) for each in (name, "b"))

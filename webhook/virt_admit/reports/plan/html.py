@@ -89,7 +89,7 @@ def _table(plan: RepairPlan) -> Table:
         )
         for number, step in enumerate(plan.steps, start=1)
     )
-    return Table("Steps", ("", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees"), rows)
+    return Table("Steps", ("Step", "Stage", "Owner", "Object", "Change", "Cost", "Proof", "Frees"), rows)
 
 
 def _notes(plan: RepairPlan) -> Iterator[tuple[str, tuple[str, ...]]]:
