@@ -209,6 +209,14 @@ def test_a_migration_that_began_counts_although_the_vm_cannot_migrate_any_more()
     assert (found.state.state, found.outcome) == (State.RUNNING, MIGRATES)
 
 
+@pytest.mark.parametrize(("began", "outcome"), [(140, MIGRATES), (160, UNKNOWN)])
+def test_a_first_migration_is_not_late_before_kubevirt_itself_would_give_it_up(began, outcome):
+    """4Gi take half a minute over an assumed network; ``progressTimeout`` is 150 s."""
+    objects = [moving(startTimestamp=ago(began)), LAUNCHER, migration(phase="Running"), target()]
+    found = row(cluster(*objects))
+    assert (found.state.state, found.outcome) == (State.RUNNING, outcome)
+
+
 def test_a_vm_whose_migration_stays_open_needs_room_on_another_node():
     left = {"migrationUid": "uid-evacuation-1", "sourceNode": "c", "targetNode": "a", "completed": True}
     objects = [vmi(migrationState=left), LAUNCHER, migration(phase="Running")]

@@ -1,7 +1,8 @@
 """A VMI is marked for evacuation but does not migrate.
 
 **Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits. No migration is running:
-all of them failed, the migration limits are exhausted, or the strategy is ``External`` and no controller acts.
+all of them failed, a migration that does not end holds the only place, or the strategy is ``External`` and no controller
+acts. A VMI that waits for a place which becomes free is not stuck.
 
 **Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at virt-controller and the
 limits, and with ``External`` at the controller that moves the VM. Else shut the VM down. The mark
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_failures
-from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel
+from virt_admit.forecasts.drain.states import vm_states, vm_states_failures
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect
+from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel, ruling
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import migration_failures, migrations
 from virt_admit.model.messages import cut_middle, sentence
+from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import (
     Action,
     Cluster,
@@ -42,7 +45,7 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(migrations.READS, clock.READS, {NODE: ("spec.unschedulable",), KUBEVIRT: ()}),
+    reads=union(vm_states.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: ()}),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -71,15 +74,26 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
     if now is not None and last is not None and now - last < timedelta(microseconds=longest // 1000):
         return
+    held = _held_place(vmi, context.cluster)
+    if held is not None and held.effect is StateEffect.WAITS:
+        return
     waits = (
         f"a drain of node {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more"
     )
     failure = _failure(vmi, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
-    if failure:
+    if held is not None:
+        choices = [f"{waits}. {sentence(remedy)}" for remedy in (held.remedy, held.remedy.partition(": ")[0])]
+    elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (120, 80, 50)]
     yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+
+
+def _held_place(vmi: Object, cluster: Cluster) -> Ruling | None:
+    """Return how the migrations end that hold the places for which a VMI waits; None: it waits for none."""
+    found = vm_states.of(vmi, cluster)
+    return ruling(vmi, found, cluster) if found.holders else None
 
 
 def _left_over(vmi: Object, moving: Sequence[Object], longest: timedelta, cluster: Cluster) -> bool:
@@ -111,7 +125,9 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
 
 
 def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:
-    """Return the latest time at which the mark was set, a migration ended or the VMI was created; None if unknown."""
+    """Return the latest time at which the node was cordoned, the mark was set, a migration ended or the VMI was created."""
+    node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
+    cordoned = node_phases.cordoned_since(node) if node is not None else None
     marks = (
         entry["time"]
         for entry in vmi.metadata["managedFields"].items()
@@ -122,5 +138,6 @@ def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:
         for migration in migrations.of_vmi(vmi, cluster)
         for time in (migration.metadata["creationTimestamp"], migration.at("status", "migrationState", "endTimestamp"))
     )
-    times = (clock.instant(time.text) for time in (vmi.metadata["creationTimestamp"], *marks, *moves))
-    return max(filter(None, times), default=None)
+    asked = vmi.condition("EvictionRequested")["lastTransitionTime"]
+    times = (clock.instant(time.text) for time in (vmi.metadata["creationTimestamp"], asked, *marks, *moves))
+    return max(filter(None, (cordoned, *times)), default=None)

@@ -33,14 +33,18 @@ _SLOW: Final = 1.25e8
 
 
 def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> timedelta | None:
-    """Return how long a migration should take: as long as the last one, else the memory at the bandwidth."""
+    """Return how long a migration should take: as long as the last one, else the memory at the bandwidth.
+
+    Twice an estimate is at least the time without progress after which KubeVirt itself gives a migration up.
+    """
     last = last_duration(vmi, cluster)
     if last is not None:
         return last
     size = migration_timeouts.size(vmi)
     if not size:
         return None
-    return timedelta(seconds=max(30.0, size / ((found.bandwidth if found is not None else 0) or _SLOW)))
+    bandwidth, patience = (found.bandwidth, found.progress) if found is not None else (0, 0)
+    return timedelta(seconds=max(30.0, patience / 2, size / (bandwidth or _SLOW)))
 
 
 def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:
