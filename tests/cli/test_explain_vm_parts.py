@@ -1,5 +1,6 @@
 """What ``virt-admit explain vm/NAME`` says of what is around a VM: queue, migrations, budgets, volumes, rules."""
 
+import json
 import shlex
 
 import pytest
@@ -162,6 +163,19 @@ def test_a_vm_whose_pod_is_gone_has_nothing_to_migrate(explain):
     assert (data["state"], data["migratable"]) == ("gone", False)
     _, blind = explain(*rest, lost, unreadable=("pods",))
     assert blind["migratable"] is True
+
+
+@pytest.mark.parametrize(("beat", "runs"), [(60, True), (1200, False)])
+def test_virt_handler_may_report_without_its_kubelet(explain, beat, runs):
+    """As in kubevirt#8104: the guest runs on, so a second one must not start."""
+    lost = {"type": "Ready", "status": "Unknown", "lastTransitionTime": motion.ago(1000)}
+    silent = builders.node("a", allocatable=motion.ROOM)
+    silent.data["status"]["conditions"] = [lost]
+    silent.data["metadata"].setdefault("annotations", {})["kubevirt.io/heartbeat"] = motion.ago(beat)
+    _, data = explain(*(each for each in WORLD if each.name != "a"), silent)
+    text = json.dumps(data)
+    assert ("the guest runs on" in text) is runs
+    assert ("whether its guest still runs is not known" in text) is not runs
 
 
 STARTING = motion.vmi(

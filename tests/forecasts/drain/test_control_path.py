@@ -124,6 +124,13 @@ def test_a_vmi_whose_pods_no_longer_exist_is_judged_as_after_a_crash(strategy, o
     assert row.reason.startswith("its virt-launcher pod is gone, so the guest does not run")
 
 
+def test_a_guest_whose_pod_was_deleted_by_force_may_run_on_a_node_that_does_not_report():
+    lost = guest("db", activePods={"1234": "a"})
+    (row,) = drained(lost, machine("db"), nodes=(at("a", status="Unknown"), at("b"))).forecasts
+    assert row.outcome is VmOutcome.BLOCKS
+    assert "its node does not report" in row.reason
+
+
 def test_pods_of_other_vms_without_a_uid_do_not_hide_a_lost_one():
     owner = {"kind": "VirtualMachineInstance", "name": "web", "controller": True}
     metadata = {"labels": {"kubevirt.io": "virt-launcher"}, "ownerReferences": [owner]}
@@ -138,6 +145,25 @@ def test_an_api_that_is_not_available_is_a_note():
     found = drained(*VMS, manifest(api, "APIService", name, status={"conditions": down}))
     assert found.drainable is True
     assert found.notes == (f"APIService {name} is not available; virtctl fails, so use kubectl meanwhile.",)
+
+
+@pytest.mark.parametrize("release", ["v1.4.0", "v1.7.0"])
+def test_an_api_that_serves_an_expired_certificate_has_webhooks_that_fail(release):
+    """As kubevirt#15210: the pods of virt-api are ready, and the API server refuses what they serve."""
+    message = (
+        'failing or missing response from https://10.0.0.9:443/apis/subresources.kubevirt.io/v1: Get "https://10.0.0.9:443": '
+        "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is late"
+    )
+    down = {"type": "Available", "status": "False", "reason": "FailedDiscoveryCheck", "message": message}
+
+    def found(name):
+        service = manifest("apiregistration.k8s.io/v1", "APIService", name, status={"conditions": [down]})
+        return drained(*VMS, running(release), component("virt-api", "b"), service)
+
+    expired = found("v1.subresources.kubevirt.io")
+    assert outcomes(expired) == {"db": VmOutcome.BLOCKS}
+    assert "kubectl rollout restart deployment virt-api -n kubevirt" in expired.pods.blockers[0].remedy
+    assert found("v1beta1.metrics.k8s.io").drainable is True
 
 
 def test_a_pod_that_exists_or_may_exist_is_not_lost():

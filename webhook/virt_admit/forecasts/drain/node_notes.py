@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
@@ -74,12 +75,9 @@ def _unavailable(cluster: Cluster) -> Sequence[str]:
     down = [found for found in cluster.known(API_SERVICE) if found.condition("Available")["status"].text == "False"]
     virtctl = "; virtctl fails, so use kubectl meanwhile"
     return [
-        f"APIService {found.name} is not available{virtctl if found.name.endswith(_SUBRESOURCES) else ''}."
+        f"APIService {found.name} is not available{virtctl if found.name.endswith(control_path.SUBRESOURCES) else ''}."
         for found in sorted(down, key=lambda found: found.name)
     ]
-
-
-_SUBRESOURCES: Final = "subresources.kubevirt.io"
 
 
 def _hanging(found: Object) -> Iterator[str]:

@@ -7,22 +7,24 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, pod_starts
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     clock.READS,
+    node_health.READS,
     pod_starts.READS,
     pod_networks.READS,
     {
         KUBEVIRT: (),
         NAD: NAME,
-        NODE: ("metadata.annotations.kubevirt.io/heartbeat",),
+        NODE: ("metadata.annotations.kubevirt.io/heartbeat", "status.conditions.lastTransitionTime"),
         POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
     },
 )
@@ -42,14 +44,28 @@ def problem(cluster: Cluster, node: str) -> str:
             "; ", ", "
         )  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
-    try:
-        found = cluster.get(NODE, "", node)
-    except Unseen:
-        return ""
-    age = clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
+    age = _silent_for(cluster, node)
     if age is not None and age > _BEATS_WITHIN:
         return f"{BROKEN}{node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
     return ""
+
+
+def outlives_kubelet(cluster: Cluster, node: str) -> bool:
+    """Return whether the virt-handler of a node is known to report although its kubelet no longer does.
+
+    Its heartbeat is younger than the end of the node's condition Ready, and not older than five minutes.
+    """
+    age, found = _silent_for(cluster, node), find(cluster, NODE, "", node)
+    if age is None or age > _BEATS_WITHIN or found is None:
+        return False
+    lost = clock.since(found.condition("Ready")["lastTransitionTime"].text, cluster)
+    return bool(node_health.silence(found, cluster)) and lost is not None and age < lost
+
+
+def _silent_for(cluster: Cluster, node: str) -> datetime.timedelta | None:
+    """Return how long ago the virt-handler of a node sent its last heartbeat; None: not known."""
+    found = find(cluster, NODE, "", node)
+    return clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
 
 
 def pod(cluster: Cluster, node: str) -> Object | None:

@@ -21,9 +21,10 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, node_health, service_endpoints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, more_may_exist, unlisted
-from virt_admit.model.kubernetes.kinds import DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
+from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, versions
@@ -35,6 +36,7 @@ READS: Final[Reads] = union(
     webhook_reach.READS,
     virt_handlers.READS,
     {
+        API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
         KUBEVIRT: (),
         LEASE: ("spec.renewTime",),
@@ -134,7 +136,31 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
 
 
 def _api(cluster: Cluster) -> _State | str | None:
-    return _read(API, cluster)
+    state = _read(API, cluster)
+    if isinstance(state, _State) and not state.problem and (expired := _expired_certificate(cluster)):
+        restart = shell("kubectl", "rollout", "restart", "deployment", API, "-n", state.namespace)
+        return state._replace(problem=expired, remedy=f"Let virt-api load its new certificate: {restart}")
+    return state
+
+
+def _expired_certificate(cluster: Cluster) -> str:
+    """Return that virt-api serves an expired certificate; empty: the API server does not say so.
+
+    Its webhooks use the same certificate as its APIServices, which the API server asks all the time
+    (kube-aggregator: pkg/controllers/status/remote/remote_available_controller.go#sync).
+    """
+    for found in cluster.known(API_SERVICE):
+        available = found.condition("Available")
+        said = available["message"].text or ""
+        if found.name.endswith(SUBRESOURCES) and available["status"].text == "False" and _EXPIRED in said:
+            return f"virt-api serves a certificate that has expired or is not valid yet (APIService {found.name})"
+    return ""
+
+
+SUBRESOURCES: Final = ".subresources.kubevirt.io"
+"""How the names of the APIServices of virt-api end."""
+_EXPIRED: Final = "x509: certificate has expired"
+"""Of Go's crypto/x509.CertificateInvalidError."""
 
 
 def _controller(cluster: Cluster) -> _State | str | None:

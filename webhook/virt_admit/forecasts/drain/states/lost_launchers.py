@@ -10,7 +10,7 @@ import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import running_launchers
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -20,6 +20,7 @@ from virt_admit.model.kubevirt.launcher import vm_ledger
 
 READS: Final[Reads] = union(
     clock.READS,
+    node_health.READS,
     vmis.READS,
     {VMI: ("status.activePods",), POD: ("metadata.labels", "metadata.ownerReferences", "metadata.uid")},
 )
@@ -31,9 +32,12 @@ _SETTLED: Final = datetime.timedelta(minutes=10)
 
 
 def is_gone(vmi: Object, cluster: Cluster) -> bool:
-    """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined."""
+    """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined.
+
+    On a node that does not report, a pod that was deleted by force says nothing of its guest, which may run on.
+    """
     uids = vmi.at("status", "activePods").map
-    if not uids or not vmis.running(vmi):
+    if not uids or not vmis.running(vmi) or node_health.silence_now(vmi.at("status", "nodeName").text or "", cluster):
         return False
     launchers = running_launchers.launchers(cluster)
     if launchers.unseen or launchers.by_vmi.get((vms.namespace_of(vmi), vmi.name)):

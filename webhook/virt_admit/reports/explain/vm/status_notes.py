@@ -12,7 +12,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
-from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -105,9 +105,18 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that the node of a VMI does not report: whether the guest runs is not known, and it starts nowhere else."""
+    """Yield that the node of a VMI does not report: whether the guest runs is not known, and it starts nowhere else.
+
+    Without its kubelet a guest runs on, and virt-handler reports it (kubevirt/kubevirt#8104).
+    """
     node = vmi.at("status", "nodeName").text or ""
     if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    if virt_handlers.outlives_kubelet(cluster, node):
+        yield (
+            f"the kubelet of {node} does not report, but virt-handler there does: the guest runs on, and a second one would "
+            f"destroy its data. Repair the kubelet: {kubectl('describe', NODE, node)}"
+        )
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)
     ends = pod.metadata["deletionTimestamp"].text if pod is not None else None
