@@ -27,9 +27,10 @@ def bridge() -> Incident:
     refusal = unmigratable("InterfaceNotLiveMigratable", text)
     items = plain(release) + guest("web", "w1", release, domain=domain, migratable=refusal)
     find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["migrations"] = {"network": "migration-network"}
+    facts = (r"use masquerade, or annotate its template with kubevirt.io/allow-pod-bridge-network-live", r"pod network")
     spec = {"config": '{"cniVersion":"0.3.1","type":"macvlan","master":"vlan300","mode":"bridge"}'}
     network = obj("NetworkAttachmentDefinition", "k8s.cni.cncf.io/v1", "migration-network", "kubevirt", spec=spec)
-    return Incident("bridge", f"{KUBEVIRT}/issues/9440", [*items, network], NO, (r"bridge|masquerade", r"pod network"))
+    return Incident("bridge", f"{KUBEVIRT}/issues/9440", [*items, network], NO, facts)
 
 
 def detached_disks() -> Incident:

@@ -14,6 +14,7 @@ from tests.incidents import (
     leftovers,
     placement,
     second_look,
+    starts,
     target_pods,
     targets,
     third_look,
@@ -30,6 +31,7 @@ INCIDENTS = [
     *fourth_look.incidents(),
     *leftovers.incidents(),
     *targets.incidents(),
+    *starts.incidents(),
 ]
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tests.healthy.parts import snapshot
 from virt_admit.cli.main import virt_admit
 
-from . import fourth_look
+from . import control_path, fourth_look, starts, target_pods
 from .machines import find
 
 
@@ -47,3 +47,36 @@ def test_a_restart_alone_ends_the_failures_of_an_older_launcher(ask):
     assert step["id"] == "restart:vms/web"
     assert "evictionStrategy" not in step["title"]
     assert "set evictionStrategy None" in str(step["alternatives"])
+
+
+def test_a_migration_that_a_drain_explains_has_the_same_cause(ask):
+    items = [each for each in target_pods.limit_range().items if each["kind"] != "Event"]
+    said = " ".join(ask(items, "explain", "vm/web").split())
+
+    assert "is under way: LimitRange small: container main: cpu: limit 1 is below the request 2" in said
+    assert "the cause cannot be determined" not in said
+
+
+def test_a_migration_without_a_drain_evicts_no_pod_that_attaches_disks(ask):
+    said = " ".join(ask(control_path.detached_disks().items, "explain", "vm/web").split())
+
+    assert "a drain of its node unknown LiveMigrate, but nothing keeps the pod that attaches vol001" in said
+    assert "a migration now starts to one of w2, w3" in said
+    assert "an update of KubeVirt migrated" in said
+
+
+def test_every_configuration_that_keeps_a_webhook_down_is_named(ask):
+    said = ask(starts.webhooks_that_refuse_their_own_pods().items, "drain", "--all")
+
+    both = (
+        "Exclude namespace kyverno by the namespaceSelector of ValidatingWebhookConfiguration kyverno-resource-validate and of "
+        "MutatingWebhookConfiguration kyverno-resource-mutate"
+    )
+    assert both in said
+
+
+def test_a_scan_offers_no_eviction_strategy_to_a_vm_that_has_it(ask):
+    said = ask(starts.device_plugin_without_devices().items, "scan")
+
+    assert "[vm-shutdown-on-drain]" in said
+    assert "kubectl patch vm ub22gpu" not in said

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tests.healthy.machines import INFRA, claim, kubevirt, machine
+from tests.healthy.machines import INFRA, claim, kubevirt, machine, storage_class
 from tests.healthy.parts import Object, ago, budget, namespaces, node, obj
 from tests.healthy.storage import HARVESTER, harvester, harvester_vm, longhorn_volume, rook
 
@@ -229,6 +229,27 @@ def upgrade_without_the_drain_taint() -> Incident:
     return Incident("https://github.com/harvester/harvester/issues/9595", items, "drain h2", 0, says)
 
 
+def volume_limit(command: str) -> Incident:
+    """Five VMs that a drain shuts down, and four places for their volumes on the other nodes."""
+    driver = "csi.hetzner.cloud"
+    items = [node(name) for name in NODES]
+    items += kubevirt((1, 6), NODES, NODES, infra={}) + namespaces("shop") + storage_class("cloud", driver)
+    limit = {"spec": {"drivers": [{"name": driver, "nodeID": "x", "topologyKeys": [], "allocatable": {"count": 3}}]}}
+    items += [obj("CSINode", "storage.k8s.io/v1", name, **limit) for name in NODES]
+    places = [*((f"away{index}", name) for index, name in enumerate(("n2", "n3"))), *((name, "n1") for name in VMS)]
+    for name, on in places:
+        items += machine(name, on, strategy="None", namespace="shop", disks=[name])
+        items += claim(name, "shop", modes=("ReadWriteOnce",), storage_class="cloud", driver=driver)
+    says = (
+        "or another VM in its place stays Pending until n1 is back or another node has room: "
+        "csi.hetzner.cloud attaches at most 3 volumes to a node, and n2 has 1, n3 has 1 already.",
+    )
+    return Incident("https://github.com/hetznercloud/csi-driver/issues/240", items, command, 0, says)
+
+
+VMS = ("crm", "db", "mail", "web", "wiki")
+
+
 def incidents() -> list[Incident]:
     return [
         wrong_selector(),
@@ -246,4 +267,5 @@ def incidents() -> list[Incident]:
         osd_of_the_cordoned_node(),
         osd_without_data(),
         upgrade_without_the_drain_taint(),
+        volume_limit("drain n1"),
     ]

@@ -55,11 +55,14 @@ def cut_bytes(text: str, size: int) -> str:
     return text.encode()[: max(size - len("…".encode()), 0)].decode(errors="ignore").rstrip() + "…"
 
 
-def cut_middle(text: str, length: int) -> str:
-    """Shorten a text in its middle: the begin says what failed, and the end of a program's error says why."""
+def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
+    """Shorten a text in its middle: the begin says what failed, and the end of a program's error says why.
+
+    ``parts``: the begin gets one of so many equal parts.
+    """
     if len(text) <= length:
         return text
-    head = max((length - 1) // 3, 0)
+    head = max((length - 1) // parts, 0)
     return f"{text[:head].rstrip()}…{text[len(text) - (length - 1 - head) :].lstrip()}"
 
 

@@ -12,6 +12,7 @@ from virt_admit.cli import html_output, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unreadable
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
+from virt_admit.forecasts.drain.starts import start_obstacles
 from virt_admit.forecasts.outage import explanation, outages
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.cache import ClusterCache
@@ -39,7 +40,13 @@ Evidence = tuple[tuple[str, str], ...]
 _FORMS: Final = (VM, VMI, NODE)
 _SHORT: Final = {VM: ("vm", "vms"), VMI: ("vmi", "vmis"), NODE: ("no", "node", "nodes")}
 
-READS: Final = union(rehearsal.READS, outages.READS, migration_history.READS, dict.fromkeys(explanation.LOOKS_UP, ()))
+READS: Final = union(
+    rehearsal.READS,
+    outages.READS,
+    migration_history.READS,
+    start_obstacles.READS,
+    dict.fromkeys(explanation.LOOKS_UP, ()),
+)
 
 
 class NamedObject(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -18,7 +18,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import parallel_migrations
-from virt_admit.model.messages import count, cut
+from virt_admit.model.messages import count, cut, names
+from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, one_by_one, pack
 
 READS: Final = union(candidates.READS, quotas.READS, vmi_evictions.EVICTION_READS, vmis.OWNER_READS)
@@ -146,20 +147,66 @@ def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
 def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> LackOfRoom:
     """Return the first VM without a place, and the node on which the fewest causes keep it off once the others are
     placed."""
-    lost = {id(pod) for pod in packed.left}
-    vmi, target = next(each for each in leaving if id(each.target.pod) in lost)
-    scheduler = candidates.scheduler(cluster).fork()
-    for each in leaving:
-        name = packed.placed.get(each.target.pod.full_name)
-        if name:
-            scheduler.state.bind(replace(each.target.pod, node=name))
-    here = vmi.at("status", "nodeName").text or ""
-    refusals = scheduler.place(target.pod, without=here, gone=target.gone).refusals
+    (vmi, target), *others = _left(packed, leaving)
+    scheduler = _after(packed, leaving, cluster)
+    refusals = _refusals(vmi, target, scheduler)
     hosts = {name: why for name, why in refusals.items() if SCHEDULABLE in scheduler.state.nodes[name].labels}
-    more = f" and {count(len(lost) - 1, 'more VM')}" if len(lost) > 1 else ""
+    more = f" and {count(len(others), 'more VM')}" if others else ""
     if not hosts:
         return LackOfRoom(f"node for {vmi.full_name}{more}: no other one runs KubeVirt", "Add one first")
     name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
     if all("missing" in cause for cause in why.split("; ")):
         return LackOfRoom(f"room for {vmi.full_name}{more}: on {name} {cut(why, 80)}", "Free or add room first")
     return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {cut(why, 80)}", "Remove that cause first")
+
+
+def _left(packed: Packing, leaving: Sequence[Leaving]) -> list[Leaving]:
+    lost = {id(pod) for pod in packed.left}
+    return [each for each in leaving if id(each.target.pod) in lost]
+
+
+def _after(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> FilterPipeline:
+    """Return kube-scheduler's filters once the VMs that found a place are there."""
+    scheduler = candidates.scheduler(cluster).fork()
+    for each in leaving:
+        name = packed.placed.get(each.target.pod.full_name)
+        if name:
+            scheduler.state.bind(replace(each.target.pod, node=name))
+    return scheduler
+
+
+def _refusals(vmi: Object, target: SchedulingTarget, scheduler: FilterPipeline) -> dict[str, str]:
+    return scheduler.place(target.pod, without=vmi.at("status", "nodeName").text or "", gone=target.gone).refusals
+
+
+def waiting(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> Iterator[tuple[Object, str]]:
+    """Yield the VMs that find no place once the others of their node are placed, each with what the other nodes lack.
+
+    One that finds none although the others are away has a reason of its own.
+    """
+    left = _left(packed, leaving) if packed.fits is False and not packed.in_turn else []
+    scheduler = _after(packed, leaving, cluster) if left else candidates.scheduler(cluster)
+    for vmi, target in left:
+        refusals = _refusals(vmi, target, scheduler)
+        lacking = {name: refusals[name] for name in target.placement.candidates if name in refusals}
+        if lacking:
+            yield vmi, names(_shortages(lacking, candidates.scheduler(cluster)), _WORDS)
+
+
+_WORDS: Final = 200
+_VOLUMES: Final = "volumes of "
+
+
+def _shortages(lacking: Mapping[str, str], now: FilterPipeline) -> Iterator[str]:
+    """Yield what the nodes lack, each cause with its nodes. For volumes that is what a driver attaches to one of them."""
+    by_driver: dict[tuple[str, int], list[str]] = {}
+    for name, why in sorted(lacking.items()):
+        for cause in why.split("; "):
+            driver = cause.removeprefix(_VOLUMES).partition(":")[0] if cause.startswith(_VOLUMES) else ""
+            if driver:
+                limit, attached = now.volumes.limits(name)[driver], now.attached(name, driver)
+                by_driver.setdefault((driver, limit), []).append(f"{name} has {attached}")
+            else:
+                yield f"{cause} on {name}"
+    for (driver, limit), has in by_driver.items():
+        yield f"{driver} attaches at most {limit} volumes to a node, and {names(has)} already"

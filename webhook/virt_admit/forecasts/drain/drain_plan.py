@@ -78,6 +78,8 @@ class NodePlan:
     """VMs of other nodes that arrive here, or have left while their old pod has not ended; other nodes count them."""
     notes: tuple[str, ...] = ()
     """What an administrator should know besides; it never changes the verdict."""
+    waiting: tuple[str, ...] = ()
+    """VMs that are shut down and find no place next to the others, each with the cause; ``notes`` has them too."""
     control: tuple[Component, ...] = ()
     """The components of KubeVirt without which no VM leaves, as far as they are known."""
     update: NodeUpdate | None = None
@@ -241,6 +243,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     packing, unseen = _room(forecasts, node, cluster) if len(moving) < len(forecasts) else (room, without)
     doubts += [*without, *pods.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
+    waiting = tuple(_waiting(forecasts, packing, cluster)) if room.fits else ()
     return NodePlan(
         name,
         tuple(_state(node)),
@@ -251,7 +254,8 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
         tuple(dict.fromkeys(doubts)),
         tuple(dict.fromkeys((*doubts, *unseen))),
         visitors,
-        tuple(_notes(node, forecasts, cluster)),
+        (*waiting, *_notes(node, forecasts, cluster)),
+        waiting,
         control.components,
         updaters.of_nodes(cluster).get(name),
     )
@@ -282,12 +286,25 @@ def _notes(node: Object | None, forecasts: Sequence[Forecast], cluster: Cluster)
     yield from vm_states_failures.long_migrations(moving, cluster)
 
 
+def _waiting(forecasts: Sequence[Forecast], packing: Packing, cluster: Cluster) -> Iterator[str]:
+    """Yield which VMs that are shut down start again only after the drain, and why."""
+    ends = {found.vmi.full_name for found in forecasts if found.outcome in vm_outcomes.SHUT_DOWN}
+    for vmi, why in capacity.waiting(packing, _leaving(forecasts), cluster):
+        if vmi.full_name in ends:
+            here, one = vmi.at("status", "nodeName").text, " or another VM in its place" * (len(ends) > 1)
+            yield f"{vmi.full_name}{one} stays Pending until {here} is back or another node has room: {why}."
+
+
+def _leaving(forecasts: Sequence[Forecast]) -> list[Leaving]:
+    return [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
+
+
 def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
     """Return whether the VMs that need room find it at the same time.
 
     Where all of them find no room, ``fits`` is false only if those that certainly need room find none.
     """
-    packing = capacity.packing([Leaving(found.vmi, found.target) for found in forecasts if found.needs_room], cluster)
+    packing = capacity.packing(_leaving(forecasts), cluster)
     if packing.fits is not False or not any(found.may_stop for found in forecasts):
         return packing
     certain = [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room and not found.may_stop]

@@ -33,8 +33,11 @@ from virt_admit.model.problems import Problem, ProblemCause
 READS: Final = union(pod_security.READS, start_doubts.READS, node_health.READS)
 
 
-def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt."""
+def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: bool = True) -> Problem | None:
+    """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None: no doubt.
+
+    ``evicted``: whether a drain asks for it, which evicts the pods that attach its disks as well.
+    """
     if leader := no_target.leader(vmi, target, cluster):
         reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
         remedy = "wait until that pod runs elsewhere: the VM then follows it if there is room"
@@ -55,7 +58,7 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return Problem(f"virt-handler on {here} is not ready", remedy)
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
-    if attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+    if evicted and attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
         reason = (
             f"nothing keeps the pod that attaches {attached[0]}: its eviction may detach disks of the running guest"
         )

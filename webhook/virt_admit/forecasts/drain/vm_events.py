@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.control import overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures, vm_states_outcomes
-from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import node_health
@@ -161,9 +161,9 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
 
 def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast:
     vmi, state = row.vmi, row.state
-    refused = _refused(row, cluster)
+    refused, remedy = _refused(row, cluster)
     if refused:
-        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused)
+        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused, remedy)
     if vmis.migratable(vmi) is None:
         what = f"condition LiveMigratable of {vmi.full_name}"
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, vmis.blocking_reason(vmi), unseen=what)
@@ -195,22 +195,30 @@ def _without(component: Component, outcome: EventEffect) -> EventForecast:
     return EventForecast(VmEvent.MIGRATION, outcome, component.reason, component.remedy, unseen)
 
 
-def _refused(row: Forecast, cluster: Cluster) -> str:
-    """Return why KubeVirt accepts no migration of a VMI now, or needs none; empty: it accepts one."""
+def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
+    """Return why KubeVirt accepts no migration of a VMI now, or needs none, and what helps; empty: it accepts one."""
     vmi, state = row.vmi, row.state
     phase = vmi.at("status", "phase").text
     if vmi.deleted:
-        return "it is being stopped"
+        return "it is being stopped", ""
     if state.state is State.GONE:
-        return lost_launchers.REASON
+        return lost_launchers.REASON, ""
     if phase != "Running":
-        return f"it is {phase}" if phase else NOT_RUNNING
+        return f"it is {phase}" if phase else NOT_RUNNING, ""
     if state.migration is not None:  # migration-create-admitter.go#EnsureNoMigrationConflict
-        ruled = vm_states_outcomes.ruling(vmi, state, cluster)
-        return f"migration {state.migration.name} is under way{f': {ruled.reason}' if ruled else ''}"
+        why, remedy = _under_way(row, cluster)
+        return f"migration {state.migration.name} is under way{f': {why}' if why else ''}", remedy
     if vmis.migratable(vmi) is False:
-        return f"it cannot migrate: {vmis.blocking_reason(vmi)}"
-    return ""
+        return f"it cannot migrate: {vmis.blocking_reason(vmi)}", ""
+    return "", ""
+
+
+def _under_way(row: Forecast, cluster: Cluster) -> tuple[str, str]:
+    """Return what a migration is doing. Where its state does not say what keeps it, the forecast of the drain may know."""
+    ruled = vm_states_outcomes.ruling(row.vmi, row.state, cluster)
+    if ruled is not None and ruled.effect is StateEffect.UNKNOWN and row.outcome is VmOutcome.BLOCKS:
+        return row.reason.partition(", but ")[2] or row.reason, row.remedy
+    return (ruled.reason, "") if ruled is not None else ("", "")
 
 
 def _where(found: Forecast, ahead: int) -> str:

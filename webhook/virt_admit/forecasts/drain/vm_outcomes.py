@@ -131,6 +131,7 @@ class _Verdict(NamedTuple):
         return cls(VmOutcome.UNKNOWN, reason, remedy, blind.what, may_stop)
 
 
+_ASKED: Final = "asked for now"  # why a VMI migrates that no drain evicts
 _Find = Callable[[bool], SchedulingTarget]
 """Where the VMI could go, by whether it migrates."""
 
@@ -146,10 +147,9 @@ def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
 
     ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises.
     """
-    find = functools.cache(functools.partial(_target, vmi, cluster))
-    state = vm_states.of(vmi, cluster)
+    find, state = functools.cache(functools.partial(_target, vmi, cluster)), vm_states.of(vmi, cluster)
     try:
-        verdict = _migrate(vmi, state, cluster, find, "asked for now")
+        verdict = _migrate(vmi, state, cluster, find, _ASKED)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
     return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(True), verdict.unseen, state=state)
@@ -250,7 +250,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
-    doubt = migration_doubts.doubt(vmi, find(True), cluster)
+    doubt = migration_doubts.doubt(vmi, find(True), cluster, evicted=why != _ASKED)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")

@@ -55,12 +55,19 @@ _LONGEST: Final = 200
 """Characters of KubeVirt's own words."""
 
 
+_OPT_IN: Final = (
+    f"annotate its template with {migratability.BRIDGE_OPT_IN}, if the network plugin keeps the address of a moved pod"
+)
+"""KubeVirt then migrates a guest with a bridge on the pod network (pkg/network/vmispec/interface.go#VerifyVMIMigratable)."""
+
+
 def _problem(name: str, found: list[Reason], said: str, reaction: Reaction) -> Problem:
     """Return one reason as a problem. ``said``: KubeVirt's own words about it."""
     what = ", ".join(dict.fromkeys(reason.what for reason in found)) or said
     known = f" ({what})" if what else ""
     remedies = dict.fromkeys(_named(reason) for reason in found if reason.remedy)
-    remedy = ", or ".join((*filter(None, (" and ".join(remedies),)), "let drains shut the guest down"))
+    opt_in = _OPT_IN if any(reason.value == "bridge" for reason in found) and len(remedies) == 1 else ""
+    remedy = ", or ".join(filter(None, (" and ".join(remedies), opt_in, "let drains shut the guest down")))
     reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{known}"
     return Problem(reason, remedy, name or ProblemCause.NOT_MIGRATABLE)
 

@@ -31,6 +31,8 @@ class GoalJudgement:
     unseen: tuple[str, ...]
     rows: Mapping[ObjectRef, Forecast]
     """The forecast of each VMI."""
+    notes: tuple[str, ...] = ()
+    """What the goal costs although it holds: VMs that stay off until their node is back."""
 
     @property
     def by_vm(self) -> Mapping[ObjectRef, tuple[RootProblem, ...]]:
@@ -79,7 +81,8 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
     rows = {found_problems.vmi_subject(row.vmi): row for node in plan.nodes for row in node.forecasts}
     found = found_problems.of_plan(plan, cluster)
     if goal is Goal.DRAIN:
-        return GoalJudgement(plan.drainable, found, drainable, plan.unseen, rows)
+        waiting = tuple(note for node in plan.nodes for note in node.waiting)
+        return GoalJudgement(plan.drainable, found, drainable, plan.unseen, rows, waiting)
     rehearsed = rehearse(cluster, Options(), forecast_only=True)
     if rehearsed.possible:
         return GoalJudgement(True, (), drainable, rehearsed.unseen, rows)

@@ -99,7 +99,10 @@ def _without_steps(goal: Goal, found: GoalJudgement) -> RepairPlan:
     """Return the plan where nothing has to be done, or nothing is known that could be."""
     left = () if found.holds else found.undetermined
     remaining = tuple(RemainingProblem(problem, problem.remedy or _NO_STEP) for problem in left)
-    return RepairPlan(goal, found.holds, found.holds, (), left, remaining, found.unseen, tuple(sorted(found.drainable)))
+    nodes = tuple(sorted(found.drainable))
+    return RepairPlan(
+        goal, found.holds, found.holds, (), left, remaining, found.unseen, nodes, found.notes if found.holds else ()
+    )
 
 
 class _Planner:
@@ -294,6 +297,7 @@ class _Planner:
             remaining=remaining,
             unseen=tuple(dict.fromkeys((*self.first.unseen, *self.last.unseen))),
             nodes=tuple(sorted(self.first.drainable)),
+            notes=self.last.notes if self.last.holds else (),
         )
 
     def _why(self, problem: RootProblem) -> str:

@@ -267,5 +267,7 @@ class RepairPlan:
     unseen: tuple[str, ...]
     nodes: tuple[str, ...]
     """The nodes that were judged."""
+    notes: tuple[str, ...] = ()
+    """What the goal costs once it holds: VMs that stay off until their node is back."""
     cut: str = ""
     """How far the plan came, if it was given up; empty: to its end."""

@@ -221,6 +221,10 @@ class FilterPipeline:
         causes, _ = self._causes(others._demand(pod, gone), self.state.nodes[name])
         return bool(causes)
 
+    def attached(self, name: str, driver: str) -> int:
+        """Return how many volumes of a CSI driver the pods of a node use."""
+        return len(self._index.attached(name, driver))
+
     @property
     def limits_volumes(self) -> bool:
         """Whether some node limits the number of volumes; pods that are bound do not change that."""

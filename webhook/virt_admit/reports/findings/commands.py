@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from virt_admit.model.commands import about, json_patch, kubectl
+from virt_admit.model.commands import about, json_patch, kubectl, virtctl
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
 
@@ -20,22 +19,21 @@ def command(row: ReportRow) -> str:
         return ""
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
-    if row.problem is not None and _blocks_drains(row, kind):
+    if row.rule in _HANG_DRAINS:
         from virt_admit.forecasts.drain.typed_remedies import shut_down_by_drains  # noqa: PLC0415 - files need no forecast
 
+        if any(
+            other.endswith(_SHUT_DOWN) for other in row.others
+        ):  # its VM has the other strategy, from its next start on
+            return virtctl("restart", obj.name, obj.namespace)
         return shut_down_by_drains(obj, "LiveMigrateIfPossible") or _default(obj, kind)
     cause = row.problem.cause if row.problem is not None else ""
     return _BY_CAUSE.get(cause, _default)(obj, kind)
 
 
-def _blocks_drains(row: ReportRow, kind: Kind) -> bool:
-    """Whether drains wait for a VM that cannot migrate: with LiveMigrateIfPossible they shut it down already."""
-    if row.problem is None or kind.kind not in _MIGRATING or not row.problem.cause.endswith("Migratable"):
-        return False
-    return bool(vms.vmi_spec(row.result.obj)["evictionStrategy"].value != "LiveMigrateIfPossible")
-
-
-_MIGRATING: Final = frozenset(("VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"))
+_HANG_DRAINS: Final = frozenset(("vm-live-migrate-not-migratable", "vmi-not-migratable"))
+"""Rules on VMs whose eviction LiveMigrate refuses forever. All others may have LiveMigrateIfPossible already."""
+_SHUT_DOWN: Final = " [vm-shutdown-on-drain]"
 _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
 """Kinds whose objects KubeVirt and Kubernetes write: to edit them repairs nothing."""
 
@@ -55,4 +53,9 @@ def _describe(obj: Object, kind: Kind) -> str:
     return about("describe", obj, kind)
 
 
-_BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {ProblemCause.COMPONENT: _describe}
+_BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {
+    ProblemCause.COMPONENT: _describe,
+    ProblemCause.NOT_REPORTED: _describe,
+    ProblemCause.NO_TARGET: _describe,
+}
+"""Causes that an edit of the object itself does not end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
@@ -169,6 +169,8 @@ class PlanReport:
     totals: PlanTotals
     nodes: tuple[str, ...]
     """The nodes that were judged."""
+    notes: tuple[str, ...]
+    """What the goal costs once it holds."""
 
 
 def report(plan: RepairPlan) -> PlanReport:
@@ -184,6 +186,7 @@ def report(plan: RepairPlan) -> PlanReport:
         unseen=plan.unseen,
         totals=totals(plan.steps),
         nodes=plan.nodes,
+        notes=plan.notes,
     )
 
 
@@ -278,7 +281,7 @@ def answer(plan: RepairPlan) -> str:
     """Return the first line: what the steps reach, and what they cost."""
     what = _goal(plan)
     if plan.holds:
-        return f"Nothing to do: {what}."
+        return f"Nothing to do: {what}.{_cost_of_goal(plan)}"
     if plan.holds is None and not plan.steps:
         return f"Cannot be determined: whether {what}."
     if not plan.steps:
@@ -298,12 +301,22 @@ def answer(plan: RepairPlan) -> str:
     head = f"{count(found.steps, 'step')}{where}"
     one = found.steps == 1
     if plan.reaches:
-        return f"{head} {'makes' if one else 'make'} {_made(plan)}{cost}."
+        return f"{head} {'makes' if one else 'make'} {_made(plan)}{cost}.{_cost_of_goal(plan)}"
     spent = f" ({', '.join(costs)})" if costs else ""
     if plan.reaches is None:
         return f"{head}{spent}: whether {'it makes' if one else 'they make'} {_made(plan)} cannot be determined."
     left = f"{count(len(plan.remaining), 'problem')} left"
     return f"{head}{spent} {'does' if one else 'do'} not make {_made(plan)}: {left}."
+
+
+_MOST_NOTES: Final = 3
+
+
+def _cost_of_goal(plan: RepairPlan) -> str:
+    more = len(plan.notes) - _MOST_NOTES
+    return "".join(f" {note}" for note in plan.notes[:_MOST_NOTES]) + (
+        f" {more} more: see -o json." if more > 0 else ""
+    )
 
 
 def _goal(plan: RepairPlan) -> str:

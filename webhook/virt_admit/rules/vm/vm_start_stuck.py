@@ -1,22 +1,39 @@
 """A VM that should run does not start, and does not get further by itself.
 
 **Why.** KubeVirt waits without an event on the VM: for a person (``ManualRecoveryRequired`` after a copy of its disks that did
-not end), for the end of its old pod, for a pod that cannot start, or for virt-handler. The VM looks as if it were starting.
+not end), for a disk that CDI does not fill, for the end of its old pod, for a pod that cannot be created or placed or started,
+or for virt-handler. The VM looks as if it were starting.
 
 **Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the VM again: the copy lacks
 data. Do not start the VM with the copy, and do not remove ``updateVolumesStrategy`` before that.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.states import start_fields
+from virt_admit.forecasts.drain.starts import start_fields
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import down_vms, migrations, vms
-from virt_admit.rule import VM, VMI, Action, Context, Field, Finding, Findings, Object, cut, problem_of, rule
+from virt_admit.rule import (
+    VM,
+    VMI,
+    Action,
+    Context,
+    Field,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    cut,
+    problem_of,
+    rule,
+)
 
+_FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because ")
+"""Where the first clause of a remedy ends: a warning has no room for more."""
 _NORMAL: Final = 300
 """Seconds in which a VM may start: events of failures belong to normal starts, too."""
 
@@ -45,15 +62,18 @@ def check(vm: Object, context: Context) -> Findings:
     age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster) if vmi is not None else None
     if vmi is not None and (age is None or age.total_seconds() < _NORMAL):
         return
-    from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415 - checking files alone knows no VM that runs
+    from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - checking files alone knows no VM that runs
+    from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415
 
-    stuck = stuck_starts.of_vm(vm, vmi, context.cluster)
+    stuck = start_obstacles.of_vm(vm, vmi, context.cluster)
     if stuck is None:
         return
     field = _field(vm, dict(stuck_starts.unfinished_copies(vm)))
     room = messages.room(field.path, check.id)
-    remedy = cut(stuck.remedy.partition(": kubectl")[0], room - 75)
-    reason = cut(stuck.reason, room - len(remedy) - len("the VM should run: . ."))
+    remedy = cut(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
+    most = room - len(remedy) - len("the VM should run: . .")
+    begins = stuck.cause == ProblemCause.VOLUMES_DIFFER  # what KubeVirt asks for is named first, else the cause last
+    reason = cut(stuck.reason, most) if begins else messages.cut_middle(stuck.reason, most, parts=2)
     yield Finding(
         field.path,
         f"the VM should run: {reason}. {messages.sentence(remedy)}",

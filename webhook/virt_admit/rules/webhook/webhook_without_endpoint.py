@@ -5,19 +5,26 @@ webhook asks for. Without evictions no drain completes; without pods no VM start
 network plugin no pod gets an address. An update of HyperConverged does not go on while its own webhook is down. An API
 service without an endpoint fails the requests of its group.
 
-**Fix.** Repair the pods behind the Service. Remove the configuration only if the product that wrote it is no longer
-installed.
+**Fix.** Repair the pods behind the Service. A webhook that also refuses the new pods of its own namespace keeps itself down:
+exclude that namespace by its ``namespaceSelector``, or delete the configuration and let its owner make it again. Otherwise
+remove the configuration only if the product that wrote it is no longer installed.
 """
+
+from collections.abc import Iterator, Sequence
 
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.rule import (
     API_SERVICE,
     MUTATING_CONFIGURATION,
+    NAMESPACE,
+    POD,
+    SERVICE,
     VALIDATING_CONFIGURATION,
     Action,
     Cluster,
     Context,
+    Field,
     Finding,
     Findings,
     Object,
@@ -26,6 +33,7 @@ from virt_admit.rule import (
     first_that_fits,
     problem_of,
     rule,
+    union,
 )
 
 _NEEDED = {
@@ -70,7 +78,10 @@ _NEEDED = {
 
 @rule(
     kinds=(VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION, API_SERVICE),
-    reads=service_endpoints.READS,
+    reads=union(
+        service_endpoints.READS,
+        {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels",), SERVICE: ("spec.selector",)},
+    ),
     action=Action.WARN,
     event="WebhookWithoutEndpoint",
     at_admission=False,
@@ -98,19 +109,32 @@ def check(obj: Object, context: Context) -> Findings:
             return
         if problem:
             path = webhook.at("clientConfig", "service", "name").path
-            yield Finding(
-                path,
-                first_that_fits(
-                    path,
-                    "webhook-without-endpoint",
-                    *(
-                        f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} fail. Repair it."
-                        for number in (3, 1)
-                        for what in ("the requests of this webhook (failurePolicy Fail)", "its requests")
-                    ),
-                ),
-                problem=problem_of(ProblemCause.COMPONENT, obj),
-            )
+            words = _words(problem, failing, _keeps_itself_down(webhook, service, context.cluster), service[0])
+            message = first_that_fits(path, "webhook-without-endpoint", *words)
+            yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj))
+
+
+def _words(problem: str, failing: Sequence[str], keeps_itself_down: bool, namespace: str) -> Iterator[str]:
+    """Yield the message, the longest form first."""
+    if keeps_itself_down:
+        exclude = f"Exclude {namespace} by its namespaceSelector, or delete this object."
+        for number in (3, 2, 1):
+            yield f"{problem}, so {' and '.join(failing[:number])} fail, also its own: it stays down. {exclude}"
+        yield f"{problem}, so new pods fail, also its own: it stays down. Exclude {namespace} by its namespaceSelector."
+        return
+    for number in (3, 1):
+        for what in ("the requests of this webhook (failurePolicy Fail)", "its requests"):
+            yield f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} fail. Repair it."
+
+
+def _keeps_itself_down(webhook: Field, service: tuple[str, str], cluster: Cluster) -> bool:
+    """Return whether a webhook also refuses the new pods behind its own Service, which would answer."""
+    from virt_admit.forecasts.drain.control import webhook_reach  # noqa: PLC0415 - files alone know no endpoints
+
+    if cluster.get(SERVICE, *service) is None:  # the product may be gone
+        return False
+    own = webhook_reach.own_pods(service, cluster)
+    return webhook_reach.gets_own_pods(webhook, service[0], own, cluster) is True
 
 
 def _api_service(obj: Object, cluster: Cluster) -> Findings:

@@ -235,7 +235,6 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
     namespace, name = webhook.service
     configuration = webhook.configuration
     made = Hindrance(webhook.title, configuration.kind, "", configuration.name)
-    described = kubectl("describe", SERVICE, name, namespace)
     if webhook.expired:
         reason = f"{webhook.title} fails closed, and its CA bundle has expired"
         described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
@@ -249,24 +248,24 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
         backing = service_endpoints.backing(cluster, namespace, name)
     except Unseen as blind:
         return Hindrance.unread(webhook.title, blind.what)
-    own = own_pods(webhook, cluster)
-    asks_itself = gets_own_pods(webhook, own, cluster)
-    exclude = f"Exclude namespace {namespace} by its namespaceSelector"
     described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
     if backing.problem:
         reason = f"{webhook.title} fails closed, and {backing.problem}"
         service = kubectl("describe", SERVICE, name, namespace)
+        refusing = refusing_own_pods(webhook, cluster)
         remedy = (
-            f"{exclude}, because it also refuses its own new pods, and repair these: {described}"
-            if asks_itself
+            f"{way_out(webhook, refusing)}: {described}"
+            if refusing
             else f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {service}"
         )
         return replace(made, reason=reason, remedy=remedy, stops=True)
     if backing.nodes != {node} or not backing.pods:
         return None
     pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing.pods]
+    asks_itself = gets_own_pods(webhook.field, namespace, own_pods(webhook.service, cluster), cluster)
     if asks_itself:
         reason = f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new pod"
+        exclude = f"Exclude namespace {namespace} by its namespaceSelector"
         remedy = f"{exclude}, or run a second replica on another node: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     label = next((f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL")
@@ -276,23 +275,62 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
     return found
 
 
-def own_pods(webhook: Webhook, cluster: Cluster) -> list[Object]:
+def silence(webhook: Webhook, cluster: Cluster) -> str:
+    """Return why a webhook certainly does not answer now; empty: it does, or that is not known."""
+    if webhook.expired:
+        return "its CA bundle has expired"
+    try:
+        known = service_endpoints.is_described(cluster)
+        return service_endpoints.backing(cluster, *webhook.service).problem if known else ""
+    except Unseen:
+        return ""
+
+
+def refusing_own_pods(webhook: Webhook, cluster: Cluster) -> list[Webhook]:
+    """Return the webhooks of the same Service that get what its new pods need; none: they let its pods start.
+
+    Where the Service has no endpoint, each of them keeps the pods away that would answer: the webhook stays down.
+    """
+    own = own_pods(webhook.service, cluster)
+    same = (each for each in cluster.cached(critical).webhooks if each.service == webhook.service)
+    return [each for each in same if gets_own_pods(each.field, each.service[0], own, cluster)]
+
+
+def way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
+    """Return how a webhook without endpoints comes back whose own new pods these webhooks refuse, as a sentence."""
+    which, itself = configurations(refusing), configurations([webhook])
+    its = "its namespaceSelector" if which == itself else f"the namespaceSelector of {' and of '.join(which)}"
+    delete = "it, and let its owner make it" if len(which) == 1 else "these, and let their owner make them"
+    return (
+        f"Exclude namespace {webhook.service[0]} by {its}, because the new pods of its Service are refused, too; "
+        f"or delete {delete} again"
+    )
+
+
+def configurations(webhooks: Iterable[Webhook]) -> list[str]:
+    """Return the configurations of webhooks, each once: ``ValidatingWebhookConfiguration policy``."""
+    return list(dict.fromkeys(f"{each.configuration.kind} {each.configuration.name}" for each in webhooks))
+
+
+def own_pods(service: tuple[str, str], cluster: Cluster) -> list[Object]:
     """Return the known pods that the Service of a webhook selects."""
-    namespace, name = webhook.service
-    service = cluster.get(SERVICE, namespace, name)
-    chosen = service.at("spec", "selector").value if service is not None else None
+    namespace, name = service
+    found = cluster.get(SERVICE, namespace, name)
+    chosen = found.at("spec", "selector").value if found is not None else None
     selector = selectors.parse({"matchLabels": chosen} if chosen else None)
     return [pod for pod in cluster.known(POD, namespace) if selector.matches(pod.labels)]
 
 
-def gets_own_pods(webhook: Webhook, pods: Sequence[Object], cluster: Cluster) -> bool | None:
-    """Return whether a webhook gets a request without which a new pod of its own does not start."""
-    namespace = webhook.service[0]
+def gets_own_pods(webhook: Field, namespace: str, pods: Sequence[Object], cluster: Cluster) -> bool | None:
+    """Return whether a webhook gets a request without which a new pod of its own does not start.
+
+    ``namespace``: that of its Service. ``pods``: those that the Service selects.
+    """
     labels = cluster.cached(namespace_labels).get(namespace)
     own = pods[0].labels if pods else None
     answers = {
         webhook_requests.gets(
-            webhook.field,
+            webhook,
             each._replace(
                 namespace=namespace, namespace_labels=labels, labels={} if each.resource == _BINDING else own
             ),

@@ -112,10 +112,8 @@ def _of_pod(pod: Object, cluster: Cluster) -> Problem | None:
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:
     """Return why virt-handler does not start or report the guest."""
-    synchronized = vmi.condition("Synchronized")
-    if synchronized["status"].text == "False":
-        said = cut(synchronized["message"].text or "no reason is given", _LONGEST)
-        reason = f"virt-handler cannot start its guest: {said}"
+    if said := unsynchronized(vmi):
+        reason = f"{synchronizer(vmi)}: {cut(said, _LONGEST)}"
         return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED)
     entered = clock.instant(migrations.entered(vmi, "Scheduled"))
     handed_over = vmi.at("status", "phase").text == "Scheduled"
@@ -134,6 +132,35 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     rejected = _rejected(vmi, cluster)
     reason, remedy = (f"{late}: {rejected}", _UPDATE) if rejected else (late, _SEE)
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, command=command)
+
+
+def unsynchronized(vmi: Object) -> str:
+    """Return why a controller cannot make of a VMI what its spec says; empty: nothing says so."""
+    synchronized = vmi.condition("Synchronized")
+    if synchronized["status"].text != "False":
+        return ""
+    return " ".join((synchronized["message"].text or "").split()) or "no reason is given"
+
+
+def is_handed_over(vmi: Object) -> bool:
+    """Return whether virt-handler writes the condition Synchronized: before, virt-controller does, for lack of a pod.
+
+    Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus, :pkg/virt-handler/vm.go.
+    """
+    reason = vmi.condition("Synchronized")["reason"].text or ""
+    handed_over = vmi.at("status", "phase").text not in (None, "Pending", "Scheduling")
+    return reason.startswith("Synchronizing") or (handed_over and not reason.startswith("Failed"))
+
+
+def synchronizer(vmi: Object) -> str:
+    """Return which controller fails with a VMI, and at what."""
+    who = "virt-handler" if is_handed_over(vmi) else "virt-controller"
+    if vmi.at("status", "phase").text not in vm_states.STARTING_PHASES:
+        return f"{who} cannot apply its spec to the guest"
+    if who == "virt-handler":
+        return f"{who} cannot start its guest"
+    created = vmi.condition("Synchronized")["reason"].text == "FailedCreate"
+    return f"{who} cannot create its pod" if created else f"{who} cannot start it"
 
 
 _STRICT: Final = Version(1, 36)

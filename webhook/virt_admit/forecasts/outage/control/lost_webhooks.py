@@ -83,7 +83,7 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
         if not service_endpoints.is_described(cluster):
             return
         backing = service_endpoints.backing(cluster, namespace, name)
-        found = webhook_reach.own_pods(webhook, cluster) if backing.nodes and backing.nodes <= loss.lost else []
+        found = webhook_reach.own_pods(webhook.service, cluster) if backing.nodes and backing.nodes <= loss.lost else []
     except Unseen as unseen:
         reason = f"whether {webhook.title} still answers is not known: cannot see {unseen.what}"
         yield SilentWebhook(webhook, reason, "let virt-admit read it", None)
@@ -106,7 +106,7 @@ def _lost(webhook: Webhook, pods: Sequence[Object], loss: Loss) -> Iterator[Sile
         remedy = f"exclude kube-system and nodes from its rules, or {second}"
         yield SilentWebhook(webhook, f"{reason}, and {why}", remedy, needed, everything=True)
         return
-    itself = webhook_reach.gets_own_pods(webhook, pods, cluster)
+    itself = webhook_reach.gets_own_pods(webhook.field, namespace, pods, cluster)
     if itself is not False:
         remedy = f"exclude namespace {namespace} by its namespaceSelector, or {second}"
         yield SilentWebhook(webhook, f"{reason}, and it refuses its own new pod", remedy, itself)

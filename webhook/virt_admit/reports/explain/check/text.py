@@ -33,7 +33,7 @@ def text(explanation: Explanation) -> str:
     parts: tuple[tuple[str, Sequence[tuple[str, ...]]], ...] = (
         (name(f"{check.obj.kind} {check.obj.full_name}"), list(_facts(explanation))),
         (f"Remediation of a {noun}", steps),
-        ("When a node stops reporting, and the limit lets the check act", moments),
+        (f"When a node stops reporting, and {_IF_ACTS[bool(explanation.obstacles)]}", moments),
         (f"VMs {fates}", list(_vms(explanation.fates))),
         ("Not available", [(what,) for what in explanation.unseen]),
     )
@@ -50,6 +50,8 @@ def stages(explanation: Explanation) -> tuple[tuple[str, str, str], ...]:
     return tuple(map(_stage, explanation.stages))
 
 
+_IF_ACTS: Final = ("the limit lets the check act", "the check acts again")
+"""On what the timeline rests: whether something keeps the check from acting now."""
 _UNKNOWN: Final = "cannot be determined"
 
 
@@ -67,7 +69,7 @@ def _facts(explanation: Explanation) -> Iterator[tuple[str, str]]:
     if check.kind is not kinds.NHC:
         yield "or a machine", "; ".join(_machine(check))
     yield "unhealthy now", _sick(explanation.unhealthy, complete=explanation.all_unhealthy)
-    yield "VMs restart", _restart(explanation.timeline)
+    yield "VMs restart", _restart(explanation.timeline, acts=not explanation.obstacles)
     for other, shared in explanation.overlaps:
         yield "overlaps with", f"{other}: both watch {names(shared)}"
     for blocking_constraint in explanation.obstacles:
@@ -148,10 +150,12 @@ def _lasting(span: Span) -> str:
     return str(span) if span.least else f"up to {format_duration(span.most)}"
 
 
-def _restart(course: Timeline) -> str:
+def _restart(course: Timeline, *, acts: bool) -> str:
     restart = course.restart
     if restart is None:
         return f"never: {course.never}"
+    if not acts:  # the next lines say why
+        return f"not while the check does nothing; else {_restart(course, acts=True)}"
     parts = [f"{format_duration(restart.grace)} until noticed", f"{format_duration(restart.patience)} Ready=Unknown"]
     if restart.wasted:
         parts.append(f"{format_duration(restart.wasted)} wasted")

@@ -7,19 +7,31 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain import drain_plan, vm_events
+from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
+from virt_admit.forecasts.drain.starts import start_obstacles
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import candidates, start_candidates
-from virt_admit.model.kubernetes import node_health
+from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, migrations, vmis, vms
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import (
+    disruption_budgets,
+    expand,
+    lifecycle,
+    migratability,
+    migrations,
+    vmis,
+    vms,
+)
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -191,18 +203,45 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
     if VMI in _unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    stuck = stuck_starts.of_vm(found.obj, found.vmi, cluster)
+    stuck = start_obstacles.of_vm(found.obj, found.vmi, cluster)
     if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
         return vm_events.not_running(stuck.reason, stuck.remedy)
-    if phase in migrations.FINAL_PHASES:
-        return vm_events.not_running(f"it is not running: its VMI is {phase}")
+    if found.vmi is not None and phase in migrations.FINAL_PHASES:
+        return vm_events.not_running(*_ended(found, found.vmi, cluster))
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
-        return vm_events.not_running()
+        lacks = start_obstacles.of_stopped(found.vm, cluster) if found.vm is not None else None
+        if lacks is None:
+            return vm_events.not_running()
+        return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)
     why, remedy = (f": {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
     return vm_events.not_running(f"it does not run yet: its VMI is {phase}{why}", remedy)
+
+
+def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return why a VM whose VMI has ended does not run, and what starts it; no remedy: KubeVirt does, or no command does."""
+    phase, strategy = vmi.at("status", "phase").text or "", _run_strategy(found) or ""
+    outcomes = lifecycle.RUN_STRATEGY.get(strategy)
+    then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
+    if then is not Then.OFF:
+        return f"it is not running: its VMI is {phase}", ""
+    entered = clock.instant(migrations.entered(vmi, phase))
+    since = f" {vm_states_times.clock_words(entered, cluster)} ago" if entered and clock.now(cluster) else ""
+    ended = f"shut down{since}{_by(vmi, cluster)}" if phase == "Succeeded" else f"ended with an error{since}"
+    reason = f"it is not running: its guest {ended} (its VMI is {phase}), and {strategy} does not start it again"
+    start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
+    return reason, typed("start it; with runStrategy Always KubeVirt would do that", start) if start else ""
+
+
+def _by(vmi: Object, cluster: Cluster) -> str:
+    """Return what shuts a guest down; empty: its eviction strategy leaves the guest itself alone."""
+    try:
+        drained = vmi_evictions.eviction(vmi, cluster) is Eviction.SHUTS_DOWN
+    except Unseen:
+        return ""
+    return f", by itself or by a drain of {vmi.at('status', 'nodeName').text or 'its node'}" if drained else ""
 
 
 def _resting(found: FoundVm) -> str | None:

@@ -74,7 +74,9 @@ def of_stopped(found: FoundVm, run_strategy: str | None) -> Iterator[str]:
     """Yield the commands about a VM that does not run."""
     where = ("-n", found.namespace)
     known = lifecycle.VIRTCTL.get(run_strategy or "")
-    if known is not None and known.start is not None and found.vm is not None and found.vmi is None:
+    phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    may_start = found.vmi is None or phase == "Succeeded"  # with RerunOnFailure it fails while the VMI is Failed
+    if known is not None and known.start is not None and found.vm is not None and may_start:
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"
     yield shell("kubectl", "describe", kind, argument(found.name), *where)

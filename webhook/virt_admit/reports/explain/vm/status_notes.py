@@ -81,9 +81,8 @@ def _starts(vm: Object) -> Iterator[str]:
 
 def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:
     namespace = vms.namespace_of(vmi)
-    if vmi.condition("Synchronized")["status"].text == "False":
-        why = vmi.condition("Synchronized")["message"].text or "no reason is given"
-        yield f"virt-handler cannot apply its spec to the guest: {cut(why, _LONGEST)}"
+    if said := stuck_starts.unsynchronized(vmi):
+        yield f"{stuck_starts.synchronizer(vmi)}: {cut(said, _LONGEST)}"
     if vmi.at("status", "fsFreezeStatus").text == "frozen":
         thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
         yield f"its file systems are frozen, so its applications cannot write: {thaw}"

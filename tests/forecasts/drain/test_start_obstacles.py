@@ -1,0 +1,210 @@
+"""VMs that do not start: which device, webhook, quota, claim or pod keeps each, and what ends it."""
+
+import pytest
+
+from tests.healthy.clusters import plain
+from tests.healthy.machines import storage_class
+from tests.healthy.parts import ago, namespaces, obj, pod
+from tests.incidents.machines import event, find, guest
+from tests.incidents.starts import CALLED, GPU, gpu, importing, pending, policy_engine, refused, starting, with_gpu
+from virt_admit.forecasts.drain.starts import start_obstacles
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+
+
+def stuck(items, name):
+    """Return what keeps a VM of a cluster from starting."""
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
+    found = {(each["kind"], each["metadata"]["name"]): Object(each) for each in items}
+    vm, vmi = found["VirtualMachine", name], found.get(("VirtualMachineInstance", name))
+    return start_obstacles.of_vm(vm, vmi, cluster)
+
+
+# --- devices -------------------------------------------------------------------------------------------------------
+
+
+def test_virt_handler_offers_the_devices_that_no_one_else_provides():
+    found = stuck(gpu("0", external=False) + starting("cad", "Scheduling", **with_gpu()), "cad")
+
+    assert found.reason == f"w1 offers 0 of {GPU} (its device plugin offers none)"
+    assert f"see why virt-handler on w1 offers no {GPU}" in found.remedy
+    assert "kubectl logs virt-handler-x" in found.remedy
+
+
+def test_a_device_plugin_that_is_not_known_has_to_be_found():
+    found = stuck(gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu()), "cad")
+
+    assert f"find the device plugin for {GPU} on w1" in found.remedy
+    assert "--field-selector=spec.nodeName=w1" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("plugins", "named"),
+    [
+        (("sriov-device-plugin-x", "nvidia-device-plugin-y"), "nvidia-device-plugin-y"),
+        (("generic-device-plugin-z", "virt-launcher-cad"), "generic-device-plugin-z"),
+        (("sriov-device-plugin-x",), "find the device plugin"),  # the device is of no network
+    ],
+)
+def test_the_device_plugin_of_the_vendor_is_named(plugins, named):
+    items = gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu()) + namespaces("devices")
+    items += [pod(each, "devices", "w1", {}, None) for each in plugins]
+
+    assert named in stuck(items, "cad").remedy
+
+
+def test_devices_in_use_are_not_called_absent():
+    items = gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu())
+    items += guest("render", "w1", **with_gpu())
+    found = stuck(items, "cad")
+
+    assert found.reason == f"all 1 of {GPU} on w1 are in use by VM vms/render"
+    assert found.remedy == "stop one of these VMs, or add a node that has such a device"
+
+
+def test_a_vm_that_needs_more_devices_than_a_node_has():
+    asked = with_gpu() | {"requests": {GPU: "2"}}
+    found = stuck(gpu("1", external=True) + starting("cad", "Scheduling", **asked), "cad")
+
+    assert found.reason == f"w1 offers 1 of {GPU}, and it needs 2"
+
+
+def test_a_node_with_a_device_is_no_obstacle():
+    assert stuck(gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu()), "cad") is None
+
+
+def test_a_stopped_vm_has_no_node_with_its_device_either():
+    items = gpu("0", external=True) + guest("cad", "w2", run="Halted", **with_gpu())
+    off = [
+        each for each in items if not each["metadata"]["name"].startswith("virt-launcher") and each["kind"] != VMI.kind
+    ]
+    cluster = Snapshot(list(map(Object, off)), ["*"], time=ago())
+    found = start_obstacles.of_stopped(Object(find(items, "VirtualMachine", "cad")), cluster)
+
+    assert found.reason == f"w1 offers 0 of {GPU} (its device plugin offers none)"
+
+
+# --- pods that the API server refuses ------------------------------------------------------------------------------
+
+
+def test_webhooks_whose_own_pods_start_have_to_be_repaired():
+    items = plain() + refused(starting("web", "Pending"), "web", CALLED)
+    policy_engine(items, excluded=True)
+    found = stuck(items, "web")
+
+    assert (
+        "kyverno-resource-mutate refuse it, because Service kyverno/kyverno-svc has no ready endpoint" in found.reason
+    )
+    assert "by itself" not in found.reason
+    assert found.remedy.startswith("repair the pods of Service kyverno/kyverno-svc: kubectl describe service")
+
+
+def test_a_webhook_that_no_configuration_has_leaves_the_words_of_kubevirt():
+    found = stuck(plain() + refused(starting("web", "Pending"), "web", CALLED), "web")
+
+    assert found.reason.startswith("virt-controller cannot create its pod: failed to create virtual machine pod")
+
+
+def test_a_quota_that_refuses_the_first_pod_is_named():
+    text = 'pods "virt-launcher-web-4hx8k" is forbidden: exceeded quota: compute, requested: limits.memory=4416Mi'
+    found = stuck(plain() + refused(starting("web", "Pending"), "web", text), "web")
+
+    assert (
+        found.reason
+        == "virt-controller cannot create its pod: exceeded quota: compute, requested: limits.memory=4416Mi"
+    )
+    assert found.remedy == "raise ResourceQuota compute: kubectl edit resourcequota compute -n vms"
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "who"),
+    [
+        ("Scheduled", "Synchronizing with the Domain failed.", "virt-handler cannot start its guest"),
+        ("Scheduling", "FailedGuaranteeResources", "virt-controller cannot start it"),
+    ],
+)
+def test_the_controller_that_fails_is_named(phase, reason, who):
+    items = plain() + refused(starting("web", phase), "web", "no such file")
+    find(items, "VirtualMachineInstance", "web")["status"]["conditions"][-1]["reason"] = reason
+
+    assert stuck(items, "web").reason.startswith(who)
+
+
+# --- disks ---------------------------------------------------------------------------------------------------------
+
+
+def filled(*objects, phase="ImportScheduled", **said):
+    return stuck([*plain(), *importing("web", phase, **said), *objects], "web")
+
+
+def test_scratch_space_that_gets_a_volume_is_no_obstacle():
+    free = {"storageClassName": "local", "capacity": {"storage": "10Gi"}}
+    volume = obj("PersistentVolume", "v1", "pv-1", spec=free, status={"phase": "Available"})
+    local = storage_class("local", "kubernetes.io/no-provisioner")
+
+    assert filled(*local, pending("web-scratch", "local"), volume) is None
+
+
+@pytest.mark.parametrize(
+    ("storage", "why"),
+    [("gone", "storage class gone does not exist"), (None, "it names no class, and no class is the default")],
+)
+def test_a_class_that_cannot_provide_scratch_space(storage, why):
+    found = filled(pending("web-scratch", storage))
+
+    assert found.reason.endswith(f"claim web-scratch is Pending: {why}")
+    assert "set scratchSpaceStorageClass of CDI to a class that has a provisioner (block), then delete" in found.remedy
+
+
+def test_hyperconverged_writes_the_cdi_object():
+    hco = obj("HyperConverged", "hco.kubevirt.io/v1beta1", "kubevirt-hyperconverged", "kubevirt", spec={})
+
+    assert "kubectl edit hyperconverged" in filled(pending("web-scratch", "gone"), hco).remedy
+
+
+def test_a_provisioner_that_fails_is_named():
+    claim = pending("web-scratch", "block")
+    found = filled(claim, event(claim, "ProvisioningFailed", "rpc error: out of space", "csi"))
+
+    assert found.reason.endswith("claim web-scratch is Pending: rpc error: out of space")
+    assert "repair the provisioner rook-ceph.rbd.csi.ceph.com or class block" in found.remedy
+
+
+def test_a_pod_of_cdi_that_fails_says_why():
+    items = plain() + importing("web", "ImportInProgress")
+    importer = find(items, "Pod", "importer-web")
+    importer["spec"]["nodeName"] = "w1"
+    ended = {"exitCode": 1, "reason": "Error", "message": "Unable to process data: unexpected status code 404"}
+    state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ended}}
+    importer["status"] = {"phase": "Running", "containerStatuses": [{"name": "importer", **state}]}
+    found = stuck(items, "web")
+
+    assert found.reason == (
+        "its disk web is not filled (ImportInProgress): pod importer-web fails: Unable to process data: unexpected status code "
+        "404"
+    )
+    assert found.remedy.endswith("change the source of the disk: kubectl logs importer-web -n vms")
+
+
+def test_a_quota_that_refuses_a_claim_is_named():
+    text = 'persistentvolumeclaims "web" is forbidden: exceeded quota: storage, requested: requests.storage=20Gi'
+    found = filled(phase="Pending", message=text, reason="ErrExceededQuota")
+
+    assert "its disk web is not filled (Pending): exceeded quota: storage, requested" in found.reason
+    assert found.remedy == "raise ResourceQuota storage: kubectl edit resourcequota storage -n vms"
+
+
+@pytest.mark.parametrize("phase", ["ImportInProgress", "WaitForFirstConsumer"])
+def test_a_disk_that_is_being_filled_is_waited_for(phase):
+    items = plain() + importing("web", phase)
+    find(items, "Pod", "importer-web")["spec"]["nodeName"] = "w1"
+
+    assert stuck(items, "web") is None
+
+
+def test_a_young_disk_is_waited_for():
+    items = [*plain(), *importing("web", "ImportScheduled"), pending("web-scratch", "gone")]
+    find(items, "DataVolume", "web")["metadata"]["creationTimestamp"] = ago(minutes=2)
+
+    assert stuck(items, "web") is None

@@ -1,0 +1,193 @@
+"""Reports about VMs that do not start: devices, disks that are not filled, pods that are refused, guests that stay off."""
+
+from typing import Any
+
+from tests.healthy.clusters import plain
+from tests.healthy.machines import storage_class
+from tests.healthy.parts import Object, ago, conditions, namespaces, obj, pod, service, webhook
+
+from .machines import YES, Incident, find, guest, launcher_of
+
+KUBEVIRT = "https://github.com/kubevirt/kubevirt"
+GPU = "nvidia.com/GP104GL_QUADRO_P5000"
+
+
+def starting(name: str, phase: str, **fields: Any) -> list[Object]:
+    """Return a VM that has no node yet, an hour after its start; its pod exists from the phase Scheduling on."""
+    items = guest(name, "w1", **fields)
+    vm, vmi = find(items, "VirtualMachine", name), find(items, "VirtualMachineInstance", name)
+    launcher = launcher_of(items, name)
+    stamps = [{"phase": phase, "phaseTransitionTimestamp": ago(hours=1)}]
+    vm["status"] |= {"ready": False, "printableStatus": "Starting"}
+    vmi["metadata"]["creationTimestamp"] = ago(hours=1)
+    vmi["status"] = {"phase": phase, "conditions": conditions(Ready=False), "phaseTransitionTimestamps": stamps}
+    if phase == "Pending":
+        items.remove(launcher)
+        return items
+    del launcher["spec"]["nodeName"]
+    launcher["metadata"]["creationTimestamp"] = ago(hours=1)
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/6 nodes"}
+    launcher["status"] = {"phase": "Pending", "conditions": [unschedulable]}
+    vmi["status"]["activePods"] = {launcher["metadata"]["uid"]: ""}
+    return items
+
+
+def gpu(offered: str, *, external: bool) -> list[Object]:
+    """Return a cluster whose w1 alone may run a VM with a GPU."""
+    items = plain((1, 6))
+    here = find(items, "Node", "w1")["status"]
+    here["allocatable"] |= {GPU: offered}
+    permitted = {"pciVendorSelector": "10DE:1BB0", "resourceName": GPU, "externalResourceProvider": external}
+    find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]["permittedHostDevices"] = {
+        "pciHostDevices": [permitted]
+    }
+    return items
+
+
+def with_gpu() -> Object:
+    device = {"hostDevices": [{"name": "gpu", "deviceName": GPU}]}
+    where = {"nodeSelector": {"kubernetes.io/hostname": "w1"}}
+    return {"domain": {"devices": device}, "spec": where, "strategy": "LiveMigrateIfPossible", "requests": {GPU: "1"}}
+
+
+def device_plugin_without_devices() -> Incident:
+    """The node is back after a power loss, but its device plugin offers no device."""
+    items = gpu("0", external=True) + starting("ub22gpu", "Scheduling", **with_gpu())
+    items += [
+        *namespaces("harvester-system"),
+        pod("harvester-pcidevices-controller-8bd17", "harvester-system", "w1", {}, None),
+    ]
+    facts = (
+        rf"w1 offers 0 of {GPU} \(its device plugin offers none\)",
+        r"repair or restart the device plugin harvester-pcidevices-controller-8bd17 on w1",
+        r"disable and enable the passthrough of the device in Harvester",
+        r"no other node can run it \(node selector kubernetes.io/hostname=w1\), and waiting does not help",
+    )
+    source = "https://github.com/harvester/harvester/issues/5957"
+    return Incident("device-plugin-without-devices", source, items, YES, facts, ("explain", "vm/ub22gpu"))
+
+
+def policy_engine(items: list[Object], excluded: bool = False) -> None:
+    """Add Kyverno without a ready endpoint; excluded: its webhooks leave its own namespace out."""
+    gone = service("kyverno-svc", "kyverno", {"app": "kyverno"}, ["w1"])
+    for endpoint in find(gone, "EndpointSlice", "kyverno-svc-abc")["endpoints"]:
+        endpoint["conditions"] |= {"ready": False, "serving": False}
+    names = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kyverno"]}
+    more: Object = {"namespaceSelector": {"matchExpressions": [names]}} if excluded else {}
+    target = ("kyverno", "kyverno-svc")
+    for kind, word, operations in (
+        ("Validating", "validate", ("CREATE", "DELETE")),
+        ("Mutating", "mutate", ("CREATE",)),
+    ):
+        rules = {f"{word}.kyverno.svc-fail": ("", ["pods"], operations)}
+        items.append(webhook(kind, f"kyverno-resource-{word}", target, rules, **more))
+    items += [*namespaces("kyverno"), *gone]
+
+
+def refused(items: list[Object], name: str, text: str) -> list[Object]:
+    vmi = find(items, "VirtualMachineInstance", name)
+    said = f"failed to create virtual machine pod: {text}"
+    vmi["status"]["conditions"].append(
+        {"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": said}
+    )
+    return items
+
+
+CALLED = (
+    'Internal error occurred: failed calling webhook "validate.kyverno.svc-fail": failed to call webhook: Post '
+    '"https://kyverno-svc.kyverno.svc:443/validate/fail?timeout=10s": no endpoints available for service "kyverno-svc"'
+)
+
+
+def webhooks_that_refuse_their_own_pods() -> Incident:
+    items = plain((1, 6)) + refused(starting("web", "Pending"), "web", CALLED)
+    policy_engine(items)
+    both = "ValidatingWebhookConfiguration kyverno-resource-validate and MutatingWebhookConfiguration kyverno-resource-mutate"
+    facts = (
+        rf"virt-controller cannot create its pod: {both} refuse it, because Service kyverno/kyverno-svc has no ready endpoint",
+        r"The new pods of namespace kyverno are refused, too, so this does not end by itself",
+        r"exclude namespace kyverno by the namespaceSelector of these configurations, or delete them",
+        r"kubectl delete validatingwebhookconfiguration/kyverno-resource-validate "
+        r"mutatingwebhookconfiguration/kyverno-resource-mutate",
+    )
+    source = "https://github.com/kyverno/kyverno/issues/16177"
+    return Incident("webhooks-refuse-own-pods", source, items, YES, facts, ("explain", "vm/web"))
+
+
+def importing(name: str, phase: str, message: str = "", reason: str = "") -> list[Object]:
+    """Return a VM without a VMI whose disk CDI fills since half an hour, with the pod that does it."""
+    items = [
+        each
+        for each in guest(name, "w1")
+        if each["kind"] in ("VirtualMachine", "PersistentVolumeClaim", "PersistentVolume")
+    ]
+    vm = find(items, "VirtualMachine", name)
+    vm["spec"]["template"]["spec"]["volumes"] = [{"name": name, "dataVolume": {"name": name}}]
+    vm["status"] = {
+        "created": False,
+        "ready": False,
+        "printableStatus": "Provisioning",
+        "conditions": conditions(Ready=False),
+    }
+    status: Object = {"phase": phase, "claimName": name, "conditions": conditions(Bound=True, Ready=False)}
+    status["conditions"].append({"type": "Running", "status": "False", "reason": reason, "message": message})
+    source = {"source": {"http": {"url": "https://images.example.com/jammy.img"}}}
+    disk = obj("DataVolume", "cdi.kubevirt.io/v1beta1", name, "vms", spec=source, status=status)
+    disk["metadata"]["creationTimestamp"] = ago(minutes=28)
+    importer = pod(f"importer-{name}", "vms", None, {"app": "containerized-data-importer"}, None)
+    importer["spec"].pop("nodeName", None)
+    importer["spec"]["volumes"] = [
+        {"name": f"cdi-{index}", "persistentVolumeClaim": {"claimName": each}}
+        for index, each in enumerate((name, f"{name}-scratch"))
+    ]
+    importer["status"] = {"phase": "Pending", "conditions": conditions(PodScheduled=False)}
+    return [*items, disk, importer]
+
+
+def pending(name: str, storage: str | None) -> Object:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+    if storage is not None:
+        spec["storageClassName"] = storage
+    return obj("PersistentVolumeClaim", "v1", name, "vms", spec=spec, status={"phase": "Pending"})
+
+
+def scratch_space() -> Incident:
+    items = plain((1, 6)) + storage_class("local-storage", "kubernetes.io/no-provisioner")
+    items += importing("enc01", "ImportScheduled", "scratch space required and none found", "Scratch space required")
+    items += [
+        pending("enc01-scratch", "local-storage"),
+        obj("CDI", "cdi.kubevirt.io/v1beta1", "cdi", spec={"config": {}}),
+    ]
+    facts = (
+        r"its disk enc01 is not filled \(ImportScheduled\): claim enc01-scratch is Pending: class local-storage has no "
+        r"provisioner, and no free volume of 10Gi exists",
+        r"set scratchSpaceStorageClass of CDI to a class that has a provisioner \(block\)",
+        r'kubectl patch cdi cdi --type=merge -p .*"scratchSpaceStorageClass":"block"',
+        r"create a PersistentVolume of 10Gi of class local-storage",
+    )
+    source = "https://github.com/kubevirt/containerized-data-importer/issues/3160"
+    return Incident("scratch-space", source, items, YES, facts, ("explain", "vm/enc01"))
+
+
+def guest_that_stays_off() -> Incident:
+    items = plain((1, 6)) + guest("batch", "w2", strategy="None", run="RerunOnFailure")
+    items.remove(launcher_of(items, "batch"))
+    find(items, "VirtualMachine", "batch")["status"] |= {"printableStatus": "Stopped", "ready": False}
+    status = find(items, "VirtualMachineInstance", "batch")["status"]
+    status["phase"] = "Succeeded"
+    status["phaseTransitionTimestamps"].append({"phase": "Succeeded", "phaseTransitionTimestamp": ago(minutes=45)})
+    facts = (
+        r"its guest shut down 45 min ago, by itself or by a drain of w2 \(its VMI is Succeeded\), and RerunOnFailure does not "
+        r"start it again",
+        r"start it; with runStrategy Always KubeVirt would do that: virtctl start batch -n vms",
+    )
+    return Incident("guest-that-stays-off", f"{KUBEVIRT}/issues/9823", items, YES, facts, ("explain", "vm/batch"))
+
+
+def incidents() -> list[Incident]:
+    return [
+        device_plugin_without_devices(),
+        webhooks_that_refuse_their_own_pods(),
+        scratch_space(),
+        guest_that_stays_off(),
+    ]

@@ -1,0 +1,178 @@
+"""Host devices and other extended resources that a VM needs, and that no node which could take it has left.
+
+A device plugin offers them on its node. One that offers none, as after a reboot that it did not survive, looks to
+kube-scheduler like devices in use. Sources: kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
+kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins; harvester/pcidevices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates, virt_handlers
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, POD
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.resources import show
+
+READS: Final[Reads] = union(
+    candidates.READS,
+    virt_handlers.READS,
+    {KUBEVIRT: (), NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",), POD: ("spec.nodeName",)},
+)
+
+_MISSING: Final = " missing"
+_OF_KUBEVIRT: Final = "devices.kubevirt.io/"
+_HARVESTER: Final = "pcidevices"
+"""In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
+_PLUGINS: Final = (_HARVESTER, "device-plugin")
+_WORDS: Final = 120
+
+
+def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return which device keeps a pod off every node that could take it; None: none does, or that is not known."""
+    placement = target.placement
+    if placement.has_candidate or not placement.is_certain:
+        return None
+    lacking = {name: found for name, why in placement.refusals.items() if (found := _devices(why))}
+    if not lacking:
+        return None
+    scheduler = candidates.scheduler(cluster)
+    absent = [(node, device) for node, some in sorted(lacking.items()) for device in some]
+    none = [(node, device) for node, device in absent if not _offered(scheduler, node, device)]
+    said = _none_offered(none)
+    said += [
+        _in_use(scheduler, node, device, target.pod.requests[device])
+        for node, device in absent
+        if (node, device) not in none
+    ]
+    others = _others(placement.refusals, lacking, scheduler)
+    elsewhere = (
+        f"; no other node can run it ({others}), and waiting does not help" if others else "; waiting does not help"
+    )
+    remedy = (
+        _repair(*none[0], elsewhere, cluster) if none else "stop one of these VMs, or add a node that has such a device"
+    )
+    return Problem(names(said, 2 * _WORDS), remedy, ProblemCause.NO_TARGET)
+
+
+def _devices(why: str) -> tuple[str, ...]:
+    """Return the devices that a node lacks; none if more than room keeps the pod off it."""
+    causes = why.split("; ")
+    if not all(cause.endswith(_MISSING) for cause in causes):
+        return ()
+    return tuple(name for cause in causes if "/" in (name := cause.partition(": ")[0]))
+
+
+def _offered(scheduler: FilterPipeline, node: str, device: str) -> int:
+    return (scheduler.state.nodes[node].allocatable or {}).get(device, 0)
+
+
+def _none_offered(absent: Sequence[tuple[str, str]]) -> list[str]:
+    by_device: dict[str, list[str]] = {}
+    for node, device in absent:
+        by_device.setdefault(device, []).append(node)
+    return [
+        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device)} offers none)"
+        for device, nodes in by_device.items()
+    ]
+
+
+def _who(device: str) -> str:
+    return "virt-handler" if device.startswith(_OF_KUBEVIRT) else "its device plugin"
+
+
+def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> str:
+    offered = _offered(scheduler, node, device)
+    if offered < needed:
+        return f"{node} offers {show(device, offered)} of {device}, and it needs {show(device, needed)}"
+    users = [pod for pod in scheduler.state.pods.get(node, ()) if pod.requests.get(device)]
+    names_of = sorted(
+        f"VM {pod.namespace}/{vm}" if (vm := pod.labels.get(launcher_pod.NAME)) else f"pod {pod.full_name}"
+        for pod in users
+    )
+    left = offered - sum(pod.requests[device] for pod in users)
+    free = f", {show(device, left)} left of which it needs {show(device, needed)}" if left > 0 else ""
+    return (
+        f"{'' if free else 'all '}{show(device, offered)} of {device} on {node} are in use by {names(names_of)}{free}"
+    )
+
+
+def _others(refusals: Mapping[str, str], lacking: Mapping[str, object], scheduler: FilterPipeline) -> str:
+    """Return what keeps the pod off the other nodes that run KubeVirt, apart from room."""
+    nodes = scheduler.state.nodes
+    causes = (
+        cause
+        for name, why in sorted(refusals.items())
+        if name not in lacking and name in nodes and SCHEDULABLE in nodes[name].labels
+        for cause in why.split("; ")
+        if not cause.endswith(_MISSING)
+    )
+    return names(dict.fromkeys(causes), _WORDS)
+
+
+# --- what offers a device ------------------------------------------------------------------------------------------
+
+
+def _repair(node: str, device: str, elsewhere: str, cluster: Cluster) -> str:
+    """Return what makes a node offer a device again, by what offers it. ``elsewhere``: what does not help."""
+    if device.startswith(_OF_KUBEVIRT) or _is_offered_by_kubevirt(device, cluster):
+        handler = virt_handlers.pod(cluster, node)
+        needs = (
+            "hardware virtualization, kernel modules"
+            if device.startswith(_OF_KUBEVIRT)
+            else "the device must exist there, bound to vfio-pci or created as a mediated device"
+        )
+        words = f"see why virt-handler on {node} offers no {device} ({needs}){elsewhere}"
+        return typed(
+            words, shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler else ""
+        )
+    plugin = next(_plugins(node, device, cluster), None)
+    if plugin is None:
+        listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
+        return typed(f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}", listed)
+    passthrough = (
+        ", or disable and enable the passthrough of the device in Harvester while the VM is stopped"
+        if _HARVESTER in plugin.name
+        else ""
+    )
+    words = f"repair or restart the device plugin {plugin.name} on {node}, which then offers it again{passthrough}{elsewhere}"
+    return typed(words, shell("kubectl", "logs", argument(plugin.name), "-n", plugin.namespace))
+
+
+def _is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:
+    """Return whether virt-handler offers a permitted host device itself: ``externalResourceProvider`` is not set."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    if found is None:
+        return False
+    permitted = found.at("spec", "configuration", "permittedHostDevices")
+    return any(
+        item["resourceName"].text == device and item["externalResourceProvider"].boolean is not True
+        for kind in ("pciHostDevices", "mediatedDevices", "usb")
+        for item in permitted[kind].items()
+    )
+
+
+def _plugins(node: str, device: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the device plugins on a node that may offer a device, the most likely first."""
+    vendor = device.partition(".")[0].lower()
+    of_network = any(nad.annotation("k8s.v1.cni.cncf.io/resourceName").text == device for nad in cluster.known(NAD))
+    here = [
+        pod
+        for pod in cluster.known(POD)
+        if pod.at("spec", "nodeName").text == node and any(word in pod.name for word in _PLUGINS)
+    ]
+    likely = ("sriov", vendor) if of_network else (_HARVESTER, vendor)
+    foreign = () if of_network else ("sriov",)
+    for word in (*likely, "device-plugin"):
+        yield from (pod for pod in here if word in pod.name and not any(other in pod.name for other in foreign))

@@ -1,0 +1,84 @@
+"""Pods that virt-controller cannot create for a VMI, because the API server refuses them: by a webhook or a quota.
+
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#sync (FailedCreate);
+kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors.go (failed calling webhook),
+:staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go (exceeded quota).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
+from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, SERVICE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = webhook_reach.READS
+
+_CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
+_QUOTA: Final = re.compile(r"exceeded quota: ([\w.-]{1,253})")
+_LONGEST: Final = 200
+
+
+def problem(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the API server refuses the pod of a VMI, and what ends it; None: it does not, or does not say more."""
+    said = stuck_starts.unsynchronized(vmi)
+    if not said or stuck_starts.is_handed_over(vmi):
+        return None
+    if called := _CALLED.search(said):
+        return _unanswered(vmi, called[1], cluster)
+    quota = _QUOTA.search(said)
+    if quota is None:
+        return None
+    reason = f"virt-controller cannot create its pod: {cut(said[quota.start() :], _LONGEST)}"
+    command = kubectl("edit", RESOURCE_QUOTA, quota[1], vms.namespace_of(vmi))
+    return Problem(reason, typed(f"raise ResourceQuota {quota[1]}", command), ProblemCause.NOT_REPORTED)
+
+
+def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:
+    """Return which webhooks refuse the pods of a VMI since they do not answer. None: the one that was named is not known."""
+    known = cluster.cached(webhook_reach.critical).webhooks
+    called = next((each for each in known if each.field["name"].text == named), None)
+    if called is None:
+        return None
+    silent = [each for each in known if each is called or _refuses(each, vmi, cluster)]
+    why = dict.fromkeys(filter(None, (webhook_reach.silence(each, cluster) for each in silent)))
+    failing = f"{' and '.join(webhook_reach.configurations(silent))} refuse{'s' * (len(silent) == 1)} it"
+    because = f", because {' and '.join(why)}" if why else f": webhook {named} does not answer"
+    dead = [each for each in silent if webhook_reach.silence(each, cluster)]
+    deadlock = next(((each, found) for each in dead if (found := webhook_reach.refusing_own_pods(each, cluster))), None)
+    reason = f"virt-controller cannot create its pod: {failing}{because}"
+    if deadlock is None:
+        namespace, name = called.service
+        remedy = typed(f"repair the pods of Service {namespace}/{name}", kubectl("describe", SERVICE, name, namespace))
+        return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+    webhook, refusing = deadlock
+    reason = (
+        f"{reason}. The new pods of namespace {webhook.service[0]} are refused, too, so this does not end by itself"
+    )
+    return Problem(reason, _way_out(webhook, refusing), ProblemCause.NOT_REPORTED)
+
+
+def _refuses(webhook: Webhook, vmi: Object, cluster: Cluster) -> bool:
+    silent = webhook_reach.silence(webhook, cluster)
+    return bool(silent) and webhook_reach.concerns(webhook.field, vmi, cluster, STARTS) is True
+
+
+def _way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
+    found = dict.fromkeys((each.configuration.kind.lower(), each.configuration.name) for each in refusing)
+    names = [f"{kind}/{argument(name)}" for kind, name in found]
+    words = (
+        f"exclude namespace {webhook.service[0]} by the namespaceSelector of these configurations, or delete them and let "
+        "their owner make them again"
+    )
+    return typed(words, shell("kubectl", "delete", *names))

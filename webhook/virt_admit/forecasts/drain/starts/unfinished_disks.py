@@ -1,0 +1,256 @@
+"""Disks of a VM that CDI has not filled, and does not get further with: a claim that stays Pending, or a pod that fails.
+
+KubeVirt starts no VM before its data volumes are complete. Sources: kubevirt/containerized-data-importer:
+pkg/controller/import-controller.go#createScratchPvcForPod, pkg/controller/util.go#GetScratchPvcStorageClass,
+pkg/controller/datavolume/controller-base.go, pkg/controller/populators (claims ``prime-UID``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import pod_starts
+from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.kinds import (
+    CDI,
+    DATA_VOLUME,
+    HCO,
+    POD,
+    PV,
+    PVC,
+    RESOURCE_QUOTA,
+    STORAGE_CLASS,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.instances import storage, vms
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut, cut_middle
+from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.resources import amount, show
+
+_CONDITIONS: Final = (*CONDITIONS, "status.conditions.reason", "status.conditions.message")
+READS: Final[Reads] = union(
+    clock.READS,
+    pod_starts.READS,
+    {
+        CDI: (),
+        HCO: (),
+        DATA_VOLUME: ("metadata.creationTimestamp", "status.phase", "status.claimName", *_CONDITIONS),
+        PVC: (
+            "metadata.uid",
+            "spec.resources.requests.storage",
+            "spec.storageClassName",
+            "spec.volumeName",
+            "status.phase",
+        ),
+        PV: ("spec.capacity.storage", "spec.storageClassName", "status.phase"),
+        STORAGE_CLASS: (),
+        POD: (
+            "metadata.labels",
+            "spec.nodeName",
+            "spec.volumes.persistentVolumeClaim.claimName",
+            "status.phase",
+            "status.containerStatuses.lastState.terminated",
+            "status.containerStatuses.state.terminated",
+            *_CONDITIONS,
+        ),
+    },
+)
+
+_PATIENCE: Final = timedelta(minutes=5)
+"""A claim may stay Pending for so long, and a pod may fail at first."""
+_LONGEST: Final = 200
+_STATIC: Final = "kubernetes.io/no-provisioner"
+_SCRATCH: Final = "-scratch"
+"""How the name of the claim ends that CDI unpacks an image in."""
+_QUOTA: Final = "exceeded quota: "
+_REMOVE: Final = "remove that cause, or change the source of the disk"
+
+
+class _Worker(NamedTuple):
+    """What CDI works with to fill a disk."""
+
+    claims: tuple[str, ...]
+    pods: tuple[Object, ...]
+
+
+def problem(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return why CDI does not complete a disk of a VM, and what ends it; None: nothing says so."""
+    for volume in vms.vmi_spec(vm)["volumes"].items():
+        name = volume.at("dataVolume", "name").text
+        try:
+            found = cluster.get(DATA_VOLUME, vms.namespace_of(vm), name) if name else None
+            stuck = _of_disk(found, cluster) if found is not None else None
+        except Unseen:
+            continue
+        if stuck is not None:
+            return stuck
+    return None
+
+
+def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
+    """Return why a data volume is not complete.
+
+    Raises:
+        Unseen: what decides that could not be read.
+    """
+    phase = disk.at("status", "phase").text
+    age = clock.since(disk.metadata["creationTimestamp"].text, cluster)
+    if phase == "Succeeded" or age is None or age < _PATIENCE:
+        return None
+    begin = f"its disk {disk.name} is not filled{f' ({phase})' if phase else ''}"
+    said = " ".join(" ".join(each["message"].text or "" for each in disk.at("status", "conditions").items()).split())
+    if _QUOTA in said:
+        quota = said.partition(_QUOTA)[2].partition(",")[0]
+        reason = f"{begin}: {cut(said[said.index(_QUOTA) :], _LONGEST)}"
+        return _problem(reason, f"raise ResourceQuota {quota}", kubectl("edit", RESOURCE_QUOTA, quota, disk.namespace))
+    work = _worker(disk, cluster)
+    for name in work.claims:
+        claim = cluster.get(PVC, disk.namespace, name)
+        if claim is not None and claim.at("status", "phase").text == "Pending":
+            pending = _pending(claim, work, cluster)
+            if pending is not None:
+                return pending._replace(reason=f"{begin}: claim {name} is Pending: {pending.reason}")
+    for pod in work.pods:
+        if why := _failure(pod, cluster):
+            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
+            return _problem(f"{begin}: pod {pod.name} fails: {why}", _REMOVE, logs)
+    failed = disk.condition("Running")
+    if phase == "Failed" or failed["reason"].text == "Error":
+        why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
+        return _problem(f"{begin}: {why}", _REMOVE, about("describe", disk, DATA_VOLUME))
+    return None
+
+
+def _problem(reason: str, remedy: str, command: str) -> Problem:
+    return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)
+
+
+def _worker(disk: Object, cluster: Cluster) -> _Worker:
+    """Return the pods of CDI that fill a disk, and the claims that they need, those of the disk first."""
+    own = disk.at("status", "claimName").text or disk.name
+    claim = cluster.get(PVC, disk.namespace, own)
+    uid = claim.metadata["uid"].text if claim is not None else None
+    targets = [own, *([f"prime-{uid}"] if uid else [])]
+    pods = [
+        pod
+        for pod in cluster.known(POD, disk.namespace)
+        if pod.labels.get("app") == "containerized-data-importer" and set(targets) & set(_claims(pod))
+    ]
+    return _Worker(tuple(dict.fromkeys((*targets, *(name for pod in pods for name in _claims(pod))))), tuple(pods))
+
+
+def _claims(pod: Object) -> Iterator[str]:
+    names = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+    yield from filter(None, names)
+
+
+def _failure(pod: Object, cluster: Cluster) -> str:
+    """Return why a pod of CDI fails: what it said at its end tells more than that it is restarted."""
+    for status in pod.at("status", "containerStatuses").items():
+        for state in ("state", "lastState"):
+            ended = status.at(state, "terminated")
+            if ended["exitCode"].integer:
+                words = " ".join((ended["message"].text or ended["reason"].text or "").split())
+                return cut_middle(words or f"exit code {ended['exitCode'].integer}", _LONGEST)
+    return pod_starts.failure(pod, cluster) or _unschedulable([pod])
+
+
+def _unschedulable(pods: Iterable[Object]) -> str:
+    placed = (pod.condition("PodScheduled") for pod in pods if not pod.at("spec", "nodeName").text)
+    said = next((each["message"].text or "" for each in placed if each["status"].text == "False"), "")
+    return f"kube-scheduler finds no node for it: {cut(said, _LONGEST)}" if said else ""
+
+
+# --- a claim that is Pending ---------------------------------------------------------------------------------------
+
+
+def _pending(claim: Object, work: _Worker, cluster: Cluster) -> Problem | None:
+    """Return why a claim has no volume and gets none; None: it may get one, as when the first pod uses it.
+
+    Raises:
+        Unseen: its class or the volumes could not be read.
+    """
+    name = claim.at("spec", "storageClassName").text
+    described = kubectl("describe", PVC, claim.name, claim.namespace)
+    if not name:
+        default = name is None and storage.marked(storage.DEFAULT_FOR_ALL, cluster)
+        if default or unlisted(cluster, STORAGE_CLASS):
+            return None
+        why = "it names no class, and no class is the default" if name is None else _free(claim, cluster)
+        return _another(claim, why, cluster) if why else None
+    found = cluster.get(STORAGE_CLASS, "", name)
+    if found is None:
+        return _another(claim, f"storage class {name} does not exist", cluster)
+    if found["provisioner"].text == _STATIC:
+        why = _free(claim, cluster)
+        return _another(claim, why, cluster) if why else None
+    said = events.last_warning(claim, "ProvisioningFailed", None, cluster)
+    if said:
+        repair = f"repair the provisioner {found['provisioner'].text} or class {name}"
+        return _problem(cut(said, _LONGEST), repair, described)
+    unscheduled = _unschedulable(work.pods)
+    return _problem(unscheduled, "remove what keeps its pod off the nodes", described) if unscheduled else None
+
+
+def _free(claim: Object, cluster: Cluster) -> str:
+    """Return that no PersistentVolume fits a claim which nothing provisions for; empty: one may.
+
+    Raises:
+        Unseen: not all of them could be read.
+    """
+    name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
+    for volume in cluster.list(PV):
+        same = (volume.at("spec", "storageClassName").text or "") == name
+        if same and volume.at("status", "phase").text == "Available" and _size(volume, "capacity") >= size:
+            return ""
+    called = f"class {name} has no provisioner" if name else "it asks for no provisioner"
+    return f"{called}, and no free volume{f' of {show(_STORAGE, size)}' if size else ''} exists"
+
+
+_STORAGE: Final = "storage"
+
+
+def _size(obj: Object, *keys: str) -> int:
+    return amount(_STORAGE, obj.at("spec", *keys, _STORAGE).value)
+
+
+def _another(claim: Object, why: str, cluster: Cluster) -> Problem:
+    """Return that a claim never gets a volume of its class. CDI makes scratch space again in the class that it is given."""
+    name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
+    exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
+    free = f"create a PersistentVolume of {show(_STORAGE, size)} of class {name}" if exists else ""
+    if not claim.name.endswith(_SCRATCH):
+        ways = ", or ".join(filter(None, (free, "create the disk again in a class that has a provisioner")))
+        return _problem(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
+    other = next(_provisioned(cluster), "")
+    again = (
+        f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), which CDI makes again"
+    )
+    ways = f"set scratchSpaceStorageClass of CDI to a class that has a provisioner{f' ({other})' if other else ''}, {again}"
+    return _problem(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
+
+
+def _provisioned(cluster: Cluster) -> Iterator[str]:
+    """Yield the classes with a provisioner, the default first."""
+    known: Sequence[Object] = [each for each in cluster.known(STORAGE_CLASS) if each["provisioner"].text != _STATIC]
+    default = storage.marked(storage.DEFAULT_FOR_ALL, cluster)
+    yield from (each.name for each in sorted(known, key=lambda each: (each.name != default, each.name)))
+
+
+def _setting(storage_class: str, cluster: Cluster) -> str:
+    """Return the command that sets the class of scratch space: HyperConverged, where it exists, writes the CDI object."""
+    hco = configuration.known_or_none(configuration.hyperconverged, cluster)
+    if hco is not None:
+        return about("edit", hco, HCO)
+    cdi = next(iter(cluster.known(CDI)), None)
+    name = cdi.name if cdi is not None else "cdi"
+    if not storage_class:
+        return kubectl("edit", CDI, name)
+    return merge_patch(CDI, name, "", {"spec": {"config": {"scratchSpaceStorageClass": storage_class}}})
