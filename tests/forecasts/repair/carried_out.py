@@ -120,8 +120,17 @@ class _World:
         match obj["kind"]:
             case "ResourceQuota":
                 obj.setdefault("status", {})["hard"] = copy.deepcopy(obj["spec"]["hard"])
+                self.try_again(obj["metadata"]["namespace"])
+            case "LimitRange":
+                self.try_again(obj["metadata"]["namespace"])
             case "Deployment" | "StatefulSet":
-                self.replica(obj)
+                self.replicas(obj)
+            case "HorizontalPodAutoscaler":
+                target = obj["spec"]["scaleTargetRef"]
+                workload = self.find(target["kind"], obj["metadata"]["namespace"], target["name"])
+                assert workload is not None, target
+                workload["spec"]["replicas"] = max(workload["spec"]["replicas"], obj["spec"]["minReplicas"])
+                self.replicas(workload)
             case "Node" if not obj["spec"].get("unschedulable"):
                 taints = [
                     each for each in obj["spec"].get("taints", ()) if each["key"] != "node.kubernetes.io/unschedulable"
@@ -134,24 +143,40 @@ class _World:
             case "VirtualMachinePool":
                 self.pool(obj)
             case "KubeVirt":
+                self.begin()
                 for vm in self.of("VirtualMachine"):
                     self.vm(vm)
 
-    def replica(self, workload: Manifest) -> None:
-        """Start one pod more on the first node that takes pods, and count it."""
+    def try_again(self, namespace: str = "") -> None:
+        """Begin the migrations again whose pods were not created, as virt-controller does."""
+        made = {each["metadata"].get("labels", {}).get("kubevirt.io/migrationJobUID") for each in self.of("Pod")}
+        for migration in self.of("VirtualMachineInstanceMigration"):
+            own = not namespace or migration["metadata"]["namespace"] == namespace
+            if own and migration["status"]["phase"] == "Pending" and migration["metadata"]["uid"] not in made:
+                migration["status"].pop("conditions", None)
+                migration["metadata"]["creationTimestamp"] = self.cluster.time
+
+    def replicas(self, workload: Manifest) -> None:
+        """Start the pods that a workload lacks on the first node that takes pods, and count them."""
+        while self.replica(workload):
+            pass
+
+    def replica(self, workload: Manifest) -> bool:
         owned = {workload["metadata"]["name"]} | {
             each["metadata"]["name"]
             for each in self.of("ReplicaSet")
             if any(owner["name"] == workload["metadata"]["name"] for owner in _owners(each))
         }
         namespace = workload["metadata"]["namespace"]
-        pod = next(
+        own = [
             each
             for each in self.of("Pod")
             if each["metadata"].get("namespace") == namespace and any(own["name"] in owned for own in _owners(each))
-        )
-        more = copy.deepcopy(pod)
-        more["metadata"]["name"] += "-more"
+        ]
+        if len(own) >= workload["spec"]["replicas"]:
+            return False
+        pod, more = own[0], copy.deepcopy(own[0])
+        more["metadata"]["name"] += f"-{len(own)}"
         free = [node["metadata"]["name"] for node in self.of("Node") if not node["spec"].get("unschedulable")]
         more["spec"]["nodeName"] = min(free)
         self.objects.append(more)
@@ -161,6 +186,7 @@ class _World:
                 budget["spec"]["selector"].get("matchLabels", {}).items() <= labels
             ):
                 _count(budget)
+        return True
 
     def claimed(self, namespace: str, name: str, storage: Manifest) -> None:
         """Make the claim of a data volume, and its volume in a storage system."""
@@ -209,6 +235,16 @@ class _World:
 
     # --- KubeVirt ---
 
+    def begin(self) -> None:
+        """Begin the migrations that no limit let begin."""
+        if 0 in self.kubevirt["spec"].get("configuration", {}).get("migrations", {}).values():
+            return
+        self.try_again()
+        for vmi in self.of("VirtualMachineInstance"):
+            asked = [each for each in vmi["status"].get("conditions", ()) if each["type"] == "EvictionRequested"]
+            for each in asked:
+                each["lastTransitionTime"] = self.cluster.time
+
     @property
     def kubevirt(self) -> Manifest:
         found = self.of("KubeVirt")
@@ -219,6 +255,7 @@ class _World:
         own = self.kubevirt["spec"]
         if "liveMigrationConfig" in spec:
             own.setdefault("configuration", {}).setdefault("migrations", {}).update(spec["liveMigrationConfig"])
+            self.begin()
         if "workloadUpdateStrategy" in spec:
             own["workloadUpdateStrategy"] = copy.deepcopy(spec["workloadUpdateStrategy"])
 
@@ -302,6 +339,15 @@ class _World:
             vmi["status"].pop(key, None)
         self.reported(vmi, before)
         self.launched(vmi)
+        for migration in self.of("VirtualMachineInstanceMigration"):
+            if migration["spec"]["vmiName"] == name and migration["status"]["phase"] not in ("Succeeded", "Failed"):
+                migration["status"]["phase"] = "Failed"
+                job = migration["metadata"]["uid"]
+                self.objects = [
+                    each
+                    for each in self.objects
+                    if each["metadata"].get("labels", {}).get("kubevirt.io/migrationJobUID") != job
+                ]
 
     def launched(self, vmi: Manifest) -> None:
         for pod in self.of("Pod"):
