@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import kubevirt, launcher, vm
-from tests.forecasts.repair.rare_causes import RESTART, ZERO, domain
+from tests.forecasts.repair.rare_causes import RESTART, ZERO, hco
 from virt_admit.forecasts.repair.repair_plan import CostClass
 from virt_admit.model.kubernetes.objects import Object
 
@@ -26,7 +26,9 @@ USERFAULTFD: Final = (
     "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: "
     "Userfaultfd not available: Operation not permitted"
 )
-POST_COPY: Final = {"migrations": {"allowPostCopy": True}}
+ALLOWED: Final = {"allowPostCopy": True}
+POST_COPY: Final = {"migrations": ALLOWED}
+OF_DB: Final = {"selectors": {"virtualMachineInstanceSelector": {"app": "db"}}}
 
 
 def migration(name: str = "m", phase: str = "Pending", at: str = "10:40", of: str = "db", **status: Any) -> Object:
@@ -77,8 +79,8 @@ def quota() -> Object:
     return manifest("v1", "ResourceQuota", "compute", "shop", spec={"hard": limits}, status=status)
 
 
+FORBIDDEN: Final = [failed(number, USERFAULTFD) for number in range(3)]
 SMALL: Final = {"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]}
-NESTED: Final = domain(cpu={"model": "host-model", "features": [{"name": "vmx", "policy": "require"}]})
 
 MOVING: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
     "a quota that has refused the pod of a migration": (
@@ -124,8 +126,22 @@ MOVING: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         RESTART,
     ),
     "nodes that forbid what post-copy needs": (
-        (vm(), *(failed(number, USERFAULTFD) for number in range(3)), kubevirt(POST_COPY)),
+        (vm(), *FORBIDDEN, kubevirt(POST_COPY)),
         [("post-copy:kubevirt/kubevirt", CostClass.NOTHING)],
+    ),
+    "nodes that forbid what post-copy of HyperConverged needs": (
+        (
+            vm(),
+            vm("web"),
+            *FORBIDDEN,
+            kubevirt(POST_COPY),
+            hco("v1", {"virtualization": {"liveMigrationConfig": ALLOWED}}),
+        ),
+        [("post-copy:kubevirt/kubevirt-hyperconverged", CostClass.NOTHING)],
+    ),
+    "nodes that forbid what a policy allows": (
+        (vm(), *FORBIDDEN, manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "db", spec=ALLOWED | OF_DB)),
+        [("post-copy:db", CostClass.NOTHING)],
     ),
 }
 """For each cause the objects, and the steps of the plan."""

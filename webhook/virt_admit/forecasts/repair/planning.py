@@ -244,15 +244,15 @@ class _Planner:
     def _needed(self, steps: list[RepairStep]) -> list[RepairStep]:
         """Return the steps without those that change nothing about the goal."""
         final = self.current if isinstance(self.current, ChangedCluster) else applied(steps, self.cluster)
-        moving = [step for step in steps if step.subject.kind is VM and unfinished(step.subject, self.cluster)]
-        before = applied([step for step in steps if step not in moving], self.cluster) if moving else final
+        moving = {step.id for step in steps if step.subject.kind is VM and unfinished(step.subject, self.cluster)}
+        before = applied([step for step in steps if step.id not in moving], self.cluster) if moving else final
         kept = list(steps)
         left_out = 0
         for step in reversed(steps):
             if step.id.startswith((prerequisites.PREFIX, disk_copies.AFTER)):
                 continue
             if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
-                needed = self._vm_needs(step, kept, before if step in moving else final)  # a restart ends migrations
+                needed = self._vm_needs(step, kept, before if step.id in moving else final)  # a restart ends migrations
             elif left_out < _MOST_LEFT_OUT:
                 left_out += 1
                 needed = self._cluster_needs(step, kept)

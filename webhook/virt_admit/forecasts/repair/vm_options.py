@@ -203,6 +203,7 @@ _NO_CHANGE_OF_VM: Final = {
     ProblemCause.QUOTA,
     ProblemCause.LIMIT_RANGE,
     ProblemCause.NO_MIGRATION,
+    ProblemCause.NOT_CREATED,  # what refuses its second pod refuses that of a restart too
 }
 _WAITING: Final = {ProblemCause.STOP_OVERDUE, ProblemCause.POD_NOT_ENDING, ProblemCause.QUEUED}
 
