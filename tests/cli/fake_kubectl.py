@@ -176,7 +176,7 @@ def after_patch(objects, obj):
     metadata = obj["metadata"]
     if obj["kind"] == "ResourceQuota":
         obj["status"]["hard"] = dict(obj["spec"]["hard"])
-    elif obj["kind"] in ("Deployment", "StatefulSet"):
+    elif obj["kind"] in ("Deployment", "StatefulSet", "HorizontalPodAutoscaler"):
         for budget in objects:
             if budget["kind"] == "PodDisruptionBudget":
                 budget["status"]["disruptionsAllowed"] = 1

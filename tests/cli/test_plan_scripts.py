@@ -13,6 +13,7 @@ import yaml
 
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import claim, cluster, kubevirt, storage_class, vm
+from tests.forecasts.repair.budget_causes import BUDGETS
 from tests.forecasts.repair.test_causes import BRIDGE, CAUSES
 from tests.forecasts.repair.test_traps import HCO, NO_RWO
 from virt_admit.forecasts.repair.planning import repair
@@ -50,7 +51,7 @@ MORE = {
     "a pool that waits for restarts": (BRIDGED, pool(BRIDGED, updateStrategy={"opportunistic": {}})),
 }
 SOME = ("a disk on one node", "a bridge on the pod network", "pinned by a selector", "the template of a pool")
-CLUSTERS = {name: objects for name, (objects, _) in CAUSES.items()} | MORE
+CLUSTERS = {name: objects for name, (objects, _) in (CAUSES | BUDGETS).items()} | MORE
 
 
 class Machine:

@@ -25,6 +25,7 @@ from tests.apiserver.crds import install_crds
 from tests.builders import manifest
 from tests.cli.test_plan_scripts import CLUSTERS
 from tests.forecasts.repair.broken_clusters import cluster, vm
+from tests.forecasts.repair.moving_causes import MOVING
 from tests.forecasts.repair.rare_causes import RARE
 from tests.forecasts.repair.test_causes import HERE
 from tests.forecasts.repair.test_outage import TEMPLATE, workers
@@ -45,7 +46,7 @@ PAUSED = manifest(
 )
 OLDER = "no migration starts, with an older HyperConverged"
 """The real definition stores the newer version, and without its conversion the API server drops the fields of this one."""
-MANY = CLUSTERS | {name: some for name, (some, _) in RARE.items() if name != OLDER}
+MANY = CLUSTERS | {name: some for name, (some, _) in (RARE | MOVING).items() if name != OLDER}
 PLANS: dict[str, tuple[Goal, Snapshot]] = {name: (Goal.DRAIN, cluster(*some)) for name, some in MANY.items()} | {
     "a pool of machines is paused": (Goal.UPGRADE, cluster(vm(spec=HERE), PAUSED)),
     "no health check": (Goal.OUTAGE, cluster(*workers("a", "b", "c"), TEMPLATE, vm(), nodes=())),

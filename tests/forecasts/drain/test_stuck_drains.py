@@ -152,6 +152,27 @@ def test_one_time_out_is_open_and_two_block():
     assert row(cluster(vmi(), LAUNCHER, *timed_out, allowPostCopy=True)).outcome == MIGRATES
 
 
+TIMED_OUT = (failed(1, ABORTED, age=9000, lasted=750), failed(2, ABORTED, age=4000, lasted=751))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        # 750 s of 125 MB/s are 21 times 4 GiB
+        ({}, "copied 21 times at 1 Gbit/s: it is written faster than it is copied, and allowAutoConverge is off"),
+        ({"allowAutoConverge": True}, "copied 21 times at 1 Gbit/s: it is written faster than it is copied"),
+        ({"bandwidthPerMigration": "64Mi"}, "copied 11 times at the bandwidth limit: it is written faster"),
+        ({"bandwidthPerMigration": "8Mi"}, "timed out"),
+    ],
+)
+def test_a_guest_that_writes_faster_than_it_is_copied_is_told_from_a_slow_network(settings, says):
+    found = row(cluster(vmi(), LAUNCHER, *TIMED_OUT, **settings))
+    assert (found.outcome, says in found.reason) == (BLOCKS, True), found.reason
+    assert ("is written" in found.reason) is (settings.get("bandwidthPerMigration") != "8Mi")
+    assert ("allowAutoConverge" in found.remedy) is ("allowAutoConverge" not in settings)
+    assert "kubectl edit kubevirt" in found.remedy
+
+
 def test_older_releases_name_the_deadline():
     said = "Live migration is not completed after 600 seconds and has been aborted"
     stuck = "Live migration stuck for 150 seconds and has been aborted"

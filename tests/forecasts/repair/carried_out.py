@@ -8,23 +8,31 @@ KubeVirt does. So a fault in the planner's picture of a change shows as another 
 from __future__ import annotations
 
 import copy
-import math
 import re
 import shlex
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import jsonpatch
 import jsonpointer
 import yaml
 
+from tests.forecasts.repair.plain_objects import (
+    Manifest,
+    count_one_more,
+    is_marked,
+    mark,
+    name_of,
+    owners_of,
+    spec_of,
+    told,
+    untold,
+    words_of,
+)
 from virt_admit.forecasts.repair.repair_plan import RepairPlan
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.reports.plan.folder import files
-
-Manifest = dict[str, Any]
 
 _COMMAND: Final = re.compile(r" \|\| ((?:patch|apply|virtctl) .*)$", re.MULTILINE)
 _MORE_NODES: Final = re.compile(r"add (\d+) nodes? like (\S+)")
@@ -54,7 +62,7 @@ class _World:
     def __init__(self, cluster: Snapshot) -> None:
         self.cluster = cluster
         self.objects: list[Manifest] = [copy.deepcopy(dict(obj.data)) for obj in cluster]
-        self.started = {_name(vm): copy.deepcopy(_spec(vm)) for vm in self.of("VirtualMachine")}
+        self.started = {name_of(vm): copy.deepcopy(spec_of(vm)) for vm in self.of("VirtualMachine")}
         """The spec with which each VM was started."""
 
     def snapshot(self) -> Snapshot:
@@ -66,7 +74,7 @@ class _World:
         return [each for each in self.objects if each["kind"] == kind]
 
     def find(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        return next((each for each in self.of(kind) if _name(each) == (namespace, name)), None)
+        return next((each for each in self.of(kind) if name_of(each) == (namespace, name)), None)
 
     # --- commands ---
 
@@ -91,7 +99,7 @@ class _World:
         found = [
             index
             for index, each in enumerate(self.objects)
-            if _name(each) == (namespace, name) and kind in _words(each["kind"])
+            if name_of(each) == (namespace, name) and kind in words_of(each["kind"])
         ]
         assert len(found) == 1, (plural, namespace, name)
         before = self.objects[found[0]]
@@ -107,7 +115,7 @@ class _World:
         self.changed(self.objects[found[0]])
 
     def apply(self, obj: Manifest) -> None:
-        self.objects = [each for each in self.objects if (each["kind"], _name(each)) != (obj["kind"], _name(obj))]
+        self.objects = [each for each in self.objects if (each["kind"], name_of(each)) != (obj["kind"], name_of(obj))]
         self.objects.append(obj)
         if obj["kind"] == "DataVolume":
             self.claimed(obj["metadata"]["namespace"], obj["metadata"]["name"], obj["spec"]["storage"])
@@ -120,8 +128,17 @@ class _World:
         match obj["kind"]:
             case "ResourceQuota":
                 obj.setdefault("status", {})["hard"] = copy.deepcopy(obj["spec"]["hard"])
+                self.try_again(obj["metadata"]["namespace"])
+            case "LimitRange":
+                self.try_again(obj["metadata"]["namespace"])
             case "Deployment" | "StatefulSet":
-                self.replica(obj)
+                self.replicas(obj)
+            case "HorizontalPodAutoscaler":
+                target = obj["spec"]["scaleTargetRef"]
+                workload = self.find(target["kind"], obj["metadata"]["namespace"], target["name"])
+                assert workload is not None, target
+                workload["spec"]["replicas"] = max(workload["spec"]["replicas"], obj["spec"]["minReplicas"])
+                self.replicas(workload)
             case "Node" if not obj["spec"].get("unschedulable"):
                 taints = [
                     each for each in obj["spec"].get("taints", ()) if each["key"] != "node.kubernetes.io/unschedulable"
@@ -134,24 +151,40 @@ class _World:
             case "VirtualMachinePool":
                 self.pool(obj)
             case "KubeVirt":
+                self.begin()
                 for vm in self.of("VirtualMachine"):
                     self.vm(vm)
 
-    def replica(self, workload: Manifest) -> None:
-        """Start one pod more on the first node that takes pods, and count it."""
+    def try_again(self, namespace: str = "") -> None:
+        """Begin the migrations again whose pods were not created, as virt-controller does."""
+        made = {each["metadata"].get("labels", {}).get("kubevirt.io/migrationJobUID") for each in self.of("Pod")}
+        for migration in self.of("VirtualMachineInstanceMigration"):
+            own = not namespace or migration["metadata"]["namespace"] == namespace
+            if own and migration["status"]["phase"] == "Pending" and migration["metadata"]["uid"] not in made:
+                migration["status"].pop("conditions", None)
+                migration["metadata"]["creationTimestamp"] = self.cluster.time
+
+    def replicas(self, workload: Manifest) -> None:
+        """Start the pods that a workload lacks on the first node that takes pods, and count them."""
+        while self.replica(workload):
+            pass
+
+    def replica(self, workload: Manifest) -> bool:
         owned = {workload["metadata"]["name"]} | {
             each["metadata"]["name"]
             for each in self.of("ReplicaSet")
-            if any(owner["name"] == workload["metadata"]["name"] for owner in _owners(each))
+            if any(owner["name"] == workload["metadata"]["name"] for owner in owners_of(each))
         }
         namespace = workload["metadata"]["namespace"]
-        pod = next(
+        own = [
             each
             for each in self.of("Pod")
-            if each["metadata"].get("namespace") == namespace and any(own["name"] in owned for own in _owners(each))
-        )
-        more = copy.deepcopy(pod)
-        more["metadata"]["name"] += "-more"
+            if each["metadata"].get("namespace") == namespace and any(own["name"] in owned for own in owners_of(each))
+        ]
+        if len(own) >= workload["spec"]["replicas"]:
+            return False
+        pod, more = own[0], copy.deepcopy(own[0])
+        more["metadata"]["name"] += f"-{len(own)}"
         free = [node["metadata"]["name"] for node in self.of("Node") if not node["spec"].get("unschedulable")]
         more["spec"]["nodeName"] = min(free)
         self.objects.append(more)
@@ -160,7 +193,8 @@ class _World:
             if budget["metadata"]["namespace"] == namespace and (
                 budget["spec"]["selector"].get("matchLabels", {}).items() <= labels
             ):
-                _count(budget)
+                count_one_more(budget)
+        return True
 
     def claimed(self, namespace: str, name: str, storage: Manifest) -> None:
         """Make the claim of a data volume, and its volume in a storage system."""
@@ -192,7 +226,7 @@ class _World:
     def more_nodes(self, title: str) -> None:
         found = _MORE_NODES.fullmatch(title)
         assert found, f"a step without a script and without a meaning here: {title}"
-        number, model = int(found[1]), next(each for each in self.of("Node") if _name(each) == ("", found[2]))
+        number, model = int(found[1]), next(each for each in self.of("Node") if name_of(each) == ("", found[2]))
         for index in range(number):
             node, name = copy.deepcopy(model), f"new-{index}"
             node["metadata"] = {"name": name, "labels": dict(model["metadata"]["labels"])}
@@ -204,10 +238,20 @@ class _World:
             for condition in node["status"].get("conditions", ()):
                 condition["status"] = "True" if condition["type"] == "Ready" else condition["status"]
             self.objects.append(node)
-            for drivers in [each for each in self.of("CSINode") if _name(each) == ("", model["metadata"]["name"])]:
+            for drivers in [each for each in self.of("CSINode") if name_of(each) == ("", model["metadata"]["name"])]:
                 self.objects.append(copy.deepcopy(drivers) | {"metadata": {"name": name}})
 
     # --- KubeVirt ---
+
+    def begin(self) -> None:
+        """Begin the migrations that no limit let begin."""
+        if 0 in self.kubevirt["spec"].get("configuration", {}).get("migrations", {}).values():
+            return
+        self.try_again()
+        for vmi in self.of("VirtualMachineInstance"):
+            asked = [each for each in vmi["status"].get("conditions", ()) if each["type"] == "EvictionRequested"]
+            for each in asked:
+                each["lastTransitionTime"] = self.cluster.time
 
     @property
     def kubevirt(self) -> Manifest:
@@ -219,22 +263,23 @@ class _World:
         own = self.kubevirt["spec"]
         if "liveMigrationConfig" in spec:
             own.setdefault("configuration", {}).setdefault("migrations", {}).update(spec["liveMigrationConfig"])
+            self.begin()
         if "workloadUpdateStrategy" in spec:
             own["workloadUpdateStrategy"] = copy.deepcopy(spec["workloadUpdateStrategy"])
 
     def vm(self, vm: Manifest) -> None:
         """Take over live changes, or mark the VM for a restart: what RestartRequired stands for stops all live changes."""
-        vmi = self.find("VirtualMachineInstance", *_name(vm))
-        spec = _spec(vm)
+        vmi = self.find("VirtualMachineInstance", *name_of(vm))
+        spec = spec_of(vm)
         if vmi is None or not spec:
             return
         live = self.kubevirt["spec"].get("configuration", {}).get("vmRolloutStrategy") != "Stage"
         moved = bool(vm["spec"].get("updateVolumesStrategy")) and live
         free = (*(_PLACEMENT if live else ()), *(("volumes",) if moved else ()))
-        before = self.started[_name(vm)]
+        before = self.started[name_of(vm)]
         if any(before.get(key) != spec.get(key) for key in {*before, *spec} - {*free}):
-            _mark(vm)
-        if _marked(vm) or not live:
+            mark(vm)
+        if is_marked(vm) or not live:
             return
         for key in _PLACEMENT:
             vmi["spec"].pop(key, None)
@@ -261,7 +306,7 @@ class _World:
 
     def migrated(self, vm: Manifest, target: Manifest) -> None:
         to = target["destinationPVC"]
-        (volume,) = [each for each in _spec(vm)["volumes"] if each["name"] == target["volumeName"]]
+        (volume,) = [each for each in spec_of(vm)["volumes"] if each["name"] == target["volumeName"]]
         source = volume.pop("persistentVolumeClaim", None) or volume.pop("dataVolume")
         old = source.get("claimName") or source["name"]
         volume["dataVolume"] = {"name": to["name"]}
@@ -275,21 +320,21 @@ class _World:
     def pool(self, pool: Manifest) -> None:
         how = pool["spec"].get("updateStrategy", {})
         for vm in self.of("VirtualMachine"):
-            owners = [(each["kind"], each["name"]) for each in _owners(vm)]
+            owners = [(each["kind"], each["name"]) for each in owners_of(vm)]
             if ("VirtualMachinePool", pool["metadata"]["name"]) in owners and "unmanaged" not in how:
                 vm["spec"] = copy.deepcopy(pool["spec"]["virtualMachineTemplate"]["spec"])
                 self.vm(vm)
                 if "opportunistic" not in how:
-                    self.restart(*_name(vm))
+                    self.restart(*name_of(vm))
 
     def restart(self, namespace: str, name: str) -> None:
         vm, vmi = (self.find(kind, namespace, name) for kind in ("VirtualMachine", "VirtualMachineInstance"))
         assert vm is not None, name
         assert vmi is not None, name
-        before, spec = copy.deepcopy(vmi), copy.deepcopy(_spec(vm))
+        before, spec = copy.deepcopy(vmi), copy.deepcopy(spec_of(vm))
         default = self.kubevirt["spec"].get("configuration", {}).get("evictionStrategy")
         vmi["spec"] = ({"evictionStrategy": default} if default else {}) | spec
-        self.started[_name(vm)] = copy.deepcopy(spec)
+        self.started[name_of(vm)] = copy.deepcopy(spec)
         vm.setdefault("status", {})["conditions"] = [
             each for each in vm["status"].get("conditions", ()) if each["type"] != "RestartRequired"
         ]
@@ -302,6 +347,15 @@ class _World:
             vmi["status"].pop(key, None)
         self.reported(vmi, before)
         self.launched(vmi)
+        for migration in self.of("VirtualMachineInstanceMigration"):
+            if migration["spec"]["vmiName"] == name and migration["status"]["phase"] not in ("Succeeded", "Failed"):
+                migration["status"]["phase"] = "Failed"
+                job = migration["metadata"]["uid"]
+                self.objects = [
+                    each
+                    for each in self.objects
+                    if each["metadata"].get("labels", {}).get("kubevirt.io/migrationJobUID") != job
+                ]
 
     def launched(self, vmi: Manifest) -> None:
         for pod in self.of("Pod"):
@@ -315,70 +369,11 @@ class _World:
 
     def reported(self, vmi: Manifest, before: Manifest) -> None:
         """Report whether the VMI can migrate, as virt-handler does. A reason that no object explains stays."""
-        cluster, told = self.snapshot(), _told(before)
-        reasons = [each.name for each in migratability.assess(Object(_untold(vmi)), cluster).reasons]
-        explained = [each.name for each in migratability.assess(Object(_untold(before)), cluster).reasons]
-        if not reasons and told and told not in explained:
-            reasons = [told]
+        cluster, known = self.snapshot(), told(before)
+        reasons = [each.name for each in migratability.assess(Object(untold(vmi)), cluster).reasons]
+        explained = [each.name for each in migratability.assess(Object(untold(before)), cluster).reasons]
+        if not reasons and known and known not in explained:
+            reasons = [known]
         others = [each for each in vmi["status"].get("conditions", ()) if each["type"] != "LiveMigratable"]
         found = {"type": "LiveMigratable", "status": "False", "reason": reasons[0]} if reasons else {}
         vmi["status"]["conditions"] = [*others, found or {"type": "LiveMigratable", "status": "True"}]
-
-
-def _name(obj: Manifest) -> tuple[str, str]:
-    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-
-
-def _words(kind: str) -> Iterator[str]:
-    word = kind.lower()
-    yield from (word, f"{word}s", f"{word[:-1]}ies")
-
-
-def _spec(vm: Manifest) -> Manifest:
-    found: Manifest = vm["spec"].get("template", {}).get("spec", {})
-    return found
-
-
-def _owners(obj: Manifest) -> list[Manifest]:
-    found: list[Manifest] = obj["metadata"].get("ownerReferences", [])
-    return found
-
-
-def _marked(vm: Manifest) -> bool:
-    conditions = vm.get("status", {}).get("conditions", ())
-    return any(each["type"] == "RestartRequired" and each["status"] == "True" for each in conditions)
-
-
-def _mark(vm: Manifest) -> None:
-    if not _marked(vm):
-        vm.setdefault("status", {}).setdefault("conditions", []).append({"type": "RestartRequired", "status": "True"})
-
-
-def _told(vmi: Manifest) -> str:
-    """Return the published reason why a VMI cannot migrate."""
-    for each in vmi["status"].get("conditions", ()):
-        if each["type"] == "LiveMigratable" and each["status"] == "False":
-            return str(each.get("reason", ""))
-    return ""
-
-
-def _untold(vmi: Manifest) -> Manifest:
-    kept = [each for each in vmi["status"].get("conditions", ()) if each["type"] != "LiveMigratable"]
-    return vmi | {"status": vmi["status"] | {"conditions": kept}}
-
-
-def _count(budget: Manifest) -> None:
-    """Count one healthy pod more, as the disruption controller does."""
-    status, spec = budget["status"], budget["spec"]
-    expected = status["expectedPods"] = status.get("expectedPods", 0) + 1
-    status["currentHealthy"] = status.get("currentHealthy", 0) + 1
-    if "maxUnavailable" in spec:
-        wanted = expected - _share(spec["maxUnavailable"], expected)
-    else:
-        wanted = _share(spec.get("minAvailable", 1), expected)
-    status["desiredHealthy"] = max(0, wanted)
-    status["disruptionsAllowed"] = max(0, status["currentHealthy"] - status["desiredHealthy"])
-
-
-def _share(value: int | str, of: int) -> int:
-    return value if isinstance(value, int) else math.ceil(int(value.rstrip("%")) * of / 100)

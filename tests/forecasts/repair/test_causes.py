@@ -17,7 +17,9 @@ from tests.forecasts.repair.broken_clusters import (
     storage_class,
     vm,
 )
+from tests.forecasts.repair.budget_causes import BUDGETS, REPLICAS, budget, web
 from tests.forecasts.repair.carried_out import carried_out
+from tests.forecasts.repair.moving_causes import MOVING
 from tests.forecasts.repair.rare_causes import RARE, SLOW
 from tools import example_cluster
 from tools.example_vms import TIME
@@ -75,43 +77,6 @@ def quota(hard, used):
         status={"hard": limits, "used": {"requests.memory": used}},
     )
 
-
-def budget(name, labels, allowed=0, pods=1, **spec):
-    status = {"disruptionsAllowed": allowed, "expectedPods": pods, "currentHealthy": pods, "desiredHealthy": pods}
-    return manifest(
-        "policy/v1",
-        "PodDisruptionBudget",
-        name,
-        "shop",
-        spec={"selector": {"matchLabels": labels}} | spec,
-        status=status,
-    )
-
-
-def web(number, on):
-    owner = {"kind": "ReplicaSet", "name": "web", "controller": True}
-    return manifest(
-        "v1",
-        "Pod",
-        f"web-{number}",
-        "shop",
-        metadata={"labels": {"app": "web"}, "ownerReferences": [owner]},
-        spec={"nodeName": on, "containers": [{"name": "c"}]},
-        status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    )
-
-
-REPLICAS = [
-    manifest("apps/v1", "Deployment", "web", "shop", spec={"replicas": 2}),
-    manifest(
-        "apps/v1",
-        "ReplicaSet",
-        "web",
-        "shop",
-        metadata={"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]},
-        spec={"replicas": 2},
-    ),
-]
 
 CAUSES = {
     "a disk on one node": (
@@ -194,10 +159,6 @@ CAUSES = {
         (vm(strategy="None"), budget("db", {"app": "db"}, minAvailable=1)),
         [("restart:shop/db", CostClass.RESTART)],
     ),
-    "a budget that never allows": (
-        (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable=2)),
-        [("replicas:shop/web", CostClass.NOTHING)],
-    ),
     "a mark that is left over": (
         (vm(vmi_status={"evacuationNodeName": "z"}),),
         [("unmark:shop/db", CostClass.NOTHING)],
@@ -205,7 +166,7 @@ CAUSES = {
 }
 
 
-ALL = CAUSES | RARE
+ALL = CAUSES | RARE | MOVING | BUDGETS
 
 
 @for_each("name", ALL)
@@ -266,9 +227,6 @@ SEVERAL = {
     "pinned, and kept off by a taint": (vm(spec=HERE), TAINTED),
     "pinned, and a quota": (vm(spec=HERE), quota("6Gi", "4Gi")),
     "two VMs pinned, and room for one": (vm(spec=HERE), vm("web", spec=HERE), node("b", room=SMALL)),
-    "a budget that demands two pods more": (
-        (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable=3))
-    ),
     "a budget that demands all pods": (
         (web(1, "a"), web(2, "b"), *REPLICAS, budget("web", {"app": "web"}, pods=2, minAvailable="100%"))
     ),
@@ -290,13 +248,6 @@ def test_each_of_several_causes_is_repaired_or_named(name):
 
     assert plan.reaches is drain(carried_out(plan, broken)).drainable
     assert plan.reaches or plan.remaining
-
-
-def test_a_budget_that_demands_more_pods_than_one_replica_adds():
-    plan = repair(cluster(*SEVERAL["a budget that demands two pods more"]), Goal.DRAIN)
-    assert [each.why for each in plan.remaining] == [
-        "one replica more is not enough: the budget demands 3 healthy pods"
-    ]
 
 
 def test_a_pool_is_unpaused_last():

@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, kubevirt, node, storage_class, vm
+from tests.forecasts.repair.moving_causes import MARKED, REFUSED, migration, refusal
 from tests.forecasts.repair.test_causes import BRIDGE, CAUSES, DEVICE, HERE
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Command, CostClass, Goal, PlanStage
@@ -123,6 +124,21 @@ def test_a_vm_of_another_controller_is_left_alone():
     assert "Machine m owns its VM" in plan.remaining[0].why
 
 
+def test_a_vm_is_not_restarted_while_its_pods_are_refused():
+    """What refuses the pod of its migration refuses that of its restart too, and the guest would stay off."""
+    denied = refusal('admission webhook "pods.example.com" denied the request')
+    plan = repair(cluster(vm(vmi_status=MARKED), migration(), denied), Goal.DRAIN)
+    assert (plan.reaches, plan.steps) == (False, ())
+    assert "remove that cause" in plan.remaining[0].why
+
+
+def test_a_refusal_that_no_quota_explains_makes_no_step():
+    """A ClusterResourceQuota, which no snapshot holds, refuses pods with the same words."""
+    plan = repair(cluster(vm(vmi_status=MARKED), migration(conditions=REFUSED)), Goal.DRAIN)
+    assert (plan.reaches, plan.steps) == (False, ())
+    assert "ClusterResourceQuota" in plan.remaining[0].why
+
+
 def test_a_budget_is_never_deleted_or_lowered():
     budget = manifest(
         "policy/v1",
@@ -144,9 +160,7 @@ def test_a_budget_is_never_deleted_or_lowered():
     plan = repair(cluster(pod, budget), Goal.DRAIN)
     assert plan.steps == ()
     assert plan.reaches is False
-    assert (
-        plan.remaining[0].why == "the budget itself allows no eviction, whatever the number of pods: its owner decides"
-    )
+    assert plan.remaining[0].why.startswith("No number of pods is enough, so let its owner set maxUnavailable: 1")
 
 
 def test_wishes_select_vms():

@@ -47,7 +47,7 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
     failed = migration_failures.without_post_copy(cluster)
     if failed and migration_timeouts.may_post_copy(vmi, cluster):
         reason = f"it may switch to post-copy, for which the nodes forbid userfaultfd: the migration of {failed} failed"
-        return Problem(reason, vm_states_failures.POST_COPY_REMEDY)
+        return Problem(reason, vm_states_failures.POST_COPY_REMEDY, ProblemCause.MIGRATION_FAILS)
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":

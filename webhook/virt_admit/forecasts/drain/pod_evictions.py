@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
-from virt_admit.forecasts.drain.budgets import drain_cleaner, operator_budgets, pod_budgets, unhealthy_pods
+from virt_admit.forecasts.drain.budgets import (
+    drain_cleaner,
+    eviction_policy,
+    operator_budgets,
+    pod_budgets,
+    pod_counts,
+    unhealthy_pods,
+)
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.model.kubernetes import clock, node_health
@@ -34,6 +41,7 @@ READS: Final = union(
     launcher_pods.READS,
     node_health.READS,
     operator_budgets.READS,
+    pod_counts.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
     expand.STRATEGY_READS,
@@ -61,7 +69,7 @@ STUCK_AFTER: Final = datetime.timedelta(minutes=5)
 
 FORCE: Final = "--force"
 DELETE_DATA: Final = "--delete-emptydir-data"
-_REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number of its pods."
+_REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number of its pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,12 +335,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
     Raises:
         Unseen: an operator owns the budget, and what it does about it cannot be determined.
     """
-    status = budget["status"]
-    if pod.condition("Ready")["status"].text not in (None, "True"):  # a pod that runs says it
-        healthy, desired = status["currentHealthy"].integer or 0, status["desiredHealthy"].integer or 0
-        always = budget.at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
-        if always or (desired > 0 and healthy >= desired):
-            return None
+    if eviction_policy.lets_go(pod, budget):
+        return None
     kind, namespace, name = PDB.kind, budget.namespace, budget.name
     never = pod_budgets.never_allows(budget, cluster)
     answer = operator_budgets.judge(pod, budget, never, cluster)
@@ -342,17 +346,18 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
         return Blocker(kind, namespace, name, answer.reason, answer.remedy, answer.way is Way.NOW, ProblemCause.BUDGET)
+    choice = eviction_policy.choice(pod, budget, cluster)
     if never:
-        remedy = (
-            _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else "Add a replica, or set maxUnavailable: 1."
-        )
+        scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))
+        ways = _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else scaled
+        remedy = f"{ways}{choice}."
         reason = f"{never}, so no pod can ever be evicted"
         return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
-    if (status["disruptionsAllowed"].integer or 0) > 0:
+    if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None
-    held = unhealthy_pods.held_up(pod, budget, cluster)
+    held = unhealthy_pods.held_up(pod, budget, choice, cluster)
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted{f': {held.reason}' if held else ''}"
-    remedy = held.remedy if held else "Wait until its pods are healthy, or repair them."
+    remedy = held.remedy if held else f"Wait until its pods are healthy, or repair them{choice}."
     return Blocker(kind, namespace, name, reason, remedy, now=True, cause=ProblemCause.BUDGET)
 
 

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.drain.states.vm_states_failures import LOAD_REMEDY, PAIR_REMEDY, RESTART_REMEDY, VOLUME_REMEDY
+from virt_admit.forecasts.drain.states.vm_states_failures import (
+    CONVERGING_REMEDY,
+    LOAD_REMEDY,
+    PAIR_REMEDY,
+    RESTART_REMEDY,
+    VOLUME_REMEDY,
+)
 from virt_admit.forecasts.placement import network_reach
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
@@ -172,7 +178,8 @@ _Command = Callable[[Problem, Object, Cluster], str]
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
         return virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    known = {PAIR_REMEDY: _set_model, LOAD_REMEDY: _edit_limits, VOLUME_REMEDY: _edit_limits}
+    limits = dict.fromkeys((LOAD_REMEDY, CONVERGING_REMEDY, VOLUME_REMEDY), _edit_limits)
+    known = {PAIR_REMEDY: _set_model, **limits}
     return known.get(problem.remedy, _describe)(problem, vmi, cluster)
 
 

@@ -3,7 +3,8 @@
 Sources: kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#reconcile
 #patchUnhealthyTargets; :controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnhealthyMachines;
 :core/reconcilers/machineset/machineset_controller.go#reconcileUnhealthyMachines; for the count
-#isAllowedRemediation; openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go.
+#isAllowedRemediation; openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go;
+medik8s/node-healthcheck-operator:api/v1alpha1/nodehealthcheck_types.go#NodeHealthCheckStatus.
 """
 
 from __future__ import annotations
@@ -12,14 +13,24 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut
-from virt_admit.model.remediation import machine_drain, machine_owners
+from virt_admit.model.remediation import machine_drain, machine_owners, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
+
+READS: Final[Reads] = union(
+    clock.READS,
+    machines.OWNER_READS,
+    {NODE: ("metadata.labels",), CAPI_MACHINE: ("status.conditions", "status.v1beta2.conditions")},
+)
+"""The fields of other objects than the check."""
 
 _ALLOWED: Final = "RemediationAllowed"
 _LONGEST: Final = 200
@@ -52,6 +63,35 @@ def refusal(check: HealthCheck, selection: Selection, cluster: Cluster) -> Itera
         lasts = f" for {duration(age)}" if age is not None else ""
         words = " ".join((found["message"].text or found["reason"].text or "").split())
         yield f"its condition {_ALLOWED} is False{lasts}" + (f": {cut(words, _LONGEST)}" if words else "")
+
+
+class Exceeded(NamedTuple):
+    """A health check that remediates nothing now, by its own status."""
+
+    unhealthy: int
+    total: int
+    limit: str
+    """``: maxUnhealthy 40% allows 1``; empty: that cannot be determined."""
+
+
+def exceeded(check: HealthCheck, selection: Selection, cluster: Cluster) -> Exceeded | None:
+    """Return how many objects are unhealthy, if the status of a check says that these are too many; None: it does not.
+
+    A NodeHealthCheck says so in an event alone, so that its own counts are compared with its limit.
+    """
+    limit, total = remediation_steps.budget(check, selection), len(selection)
+    if limit.never:  # its form is wrong, whatever the status says
+        return None
+    if check.kind is kinds.NHC:
+        status = check.obj["status"]
+        healthy = status["healthyNodes"].integer if status["observedNodes"].integer == total else None
+        unhealthy = total - healthy if healthy is not None else 0
+        refused = limit.most is not None and unhealthy > limit.most
+    else:
+        unhealthy = counted(check, selection) or 0
+        refused = any(refusal(check, selection, cluster))
+    words = f": {limit.limit} allows {limit.most}" if limit.most is not None else ""
+    return Exceeded(unhealthy, total, words) if refused else None
 
 
 class OwnerRefusal(NamedTuple):

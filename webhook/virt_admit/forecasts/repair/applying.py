@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_queue
 from virt_admit.forecasts.repair import controllers, patching
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
-from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectRef, RepairStep, TakesEffect
+from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectChange, ObjectRef, RepairStep, TakesEffect
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HCO, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI
+from virt_admit.model.kubernetes.kinds import HCO, LIMIT_RANGE, PVC, RESOURCE_QUOTA, STORAGE_CLASS, VM, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.lookups import find
 
@@ -22,6 +24,7 @@ def applied(steps: Iterable[RepairStep], cluster: Cluster) -> ChangedCluster:
     """Return the cluster after these steps, in this order."""
     every = list(steps)
     changed = ChangedCluster(cluster, _objects(every, cluster))
+    changed = ChangedCluster(changed, _motion(every, cluster))
     return ChangedCluster(changed, _vmis(every, changed))
 
 
@@ -29,7 +32,7 @@ def _objects(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
     """Yield what the steps patch and add, and what controllers add by themselves."""
     patched: dict[ObjectRef, Object] = {}
     for step in steps:
-        for change in (*step.changes, *step.followed):
+        for change in _changes((step,)):
             if change.command is Command.PATCH:
                 subject = change.subject
                 found = patched.get(subject) or find(cluster, *subject)
@@ -77,6 +80,50 @@ def _kubevirt(hco: Object, cluster: Cluster) -> Iterator[Object]:
     said = migration_limits.block(hco).map
     edits = [FieldEdit((*migration_limits.block(found).path, key), value) for key, value in said.items()]
     yield patching.edited(found, edits)
+
+
+# --- migrations under way ------------------------------------------------------------------------------------------
+
+
+def _motion(steps: Sequence[RepairStep], cluster: Cluster) -> Iterator[Object]:
+    """Yield the migrations that wait for what the steps change, as KubeVirt begins them again, and those that end.
+
+    What such a migration has recorded, a refusal or how long it waits, is of the cluster before the steps.
+    """
+    for step in steps:
+        if step.takes_effect is TakesEffect.RESTART:
+            for migration in unfinished(step.subject, cluster):
+                yield controllers.given_up(migration)
+                target = _target(migration, cluster)
+                yield from (controllers.ended(target),) if target is not None else ()
+    freed = {change.subject.namespace for change in _changes(steps) if change.subject.kind in _REFUSING}
+    starts = any(edit.path[-1] in _LIMITS for change in _changes(steps) for edit in change.edits)
+    for migration in cluster.known(VMIM) if freed or starts else ():
+        pending = migration.at("status", "phase").text in (None, vm_states_motion.PENDING)
+        if pending and (starts or vms.namespace_of(migration) in freed) and _target(migration, cluster) is None:
+            yield controllers.tried_again(migration, cluster.time)
+    if starts:
+        yield from map(controllers.asked_again, filter(vm_states_queue.is_marked, cluster.known(VMI)))
+
+
+def unfinished(vm: ObjectRef, cluster: Cluster) -> Sequence[Object]:
+    """Return the known migrations of a VM that have not ended."""
+    vmi = find(cluster, VMI, vm.namespace, vm.name)
+    own = migrations.of_vmi(vmi, cluster) if vmi is not None else ()
+    return [each for each in own if each.at("status", "phase").text not in migrations.FINAL_PHASES]
+
+
+def _target(migration: Object, cluster: Cluster) -> Object | None:
+    return vm_states_motion.motion(cluster).targets.get(migration.metadata["uid"].text or "-")
+
+
+def _changes(steps: Iterable[RepairStep]) -> Iterator[ObjectChange]:
+    return (change for step in steps for change in (*step.changes, *step.followed))
+
+
+_REFUSING: Final = (RESOURCE_QUOTA, LIMIT_RANGE)
+"""The kinds that refuse pods of a namespace."""
+_LIMITS: Final = (migration_limits.PER_CLUSTER, migration_limits.PER_NODE)
 
 
 # --- running VMs ---------------------------------------------------------------------------------------------------

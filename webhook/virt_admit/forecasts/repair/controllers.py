@@ -12,6 +12,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
@@ -207,17 +208,53 @@ def counted_quota(quota: Object) -> Object:
     return _with(quota, status={**quota["status"].map, "hard": dict(hard)})
 
 
-def one_more_pod(pod: Object, budget: Object, name: str) -> tuple[Object, Object]:
-    """Return the pod that one replica more runs, not bound to a node, and the budget that counts it as healthy."""
+def one_more_pod(pod: Object, name: str) -> Object:
+    """Return the pod that one replica more runs, not bound to a node."""
     spec = {key: value for key, value in pod["spec"].map.items() if key != "nodeName"}
-    more = Object({**pod.data, "metadata": {**pod.metadata.map, "name": name}, "spec": spec}, pod.namespace)
-    status = dict(budget["status"].map)
-    for key in ("expectedPods", "currentHealthy"):
-        status[key] = (budget.at("status", key).integer or 0) + 1
-    status["disruptionsAllowed"] = max(
-        0, status["currentHealthy"] - (budget.at("status", "desiredHealthy").integer or 0)
-    )
-    return more, _with(budget, status=status)
+    return Object({**pod.data, "metadata": {**pod.metadata.map, "name": name}, "spec": spec}, pod.namespace)
+
+
+def counted_budget(budget: Object, expected: int, more: int) -> Object:
+    """Return a budget that counts more healthy pods than the ``expected`` ones (disruption.go#updatePdbStatus)."""
+    least = budget.at("spec", "minAvailable")
+    number = expected + more
+    healthy = (budget.at("status", "currentHealthy").integer or 0) + more
+    desired = least.integer if least.integer is not None else pod_budgets.share(least.text or "", number)
+    status = {"expectedPods": number, "currentHealthy": healthy, "desiredHealthy": desired}
+    allowed = {"disruptionsAllowed": max(0, healthy - desired)}
+    return _with(budget, status={**budget["status"].map, **status, **allowed})
+
+
+# --- migrations ----------------------------------------------------------------------------------------------------
+
+
+def tried_again(migration: Object, time: str | None) -> Object:
+    """Return a migration whose target pod was refused, as KubeVirt begins it again: what it recorded before is past.
+
+    A changed quota puts the migrations of its namespace into the queue at once (migration.go#updateResourceQuota).
+    """
+    metadata = {key: value for key, value in migration.metadata.map.items() if key != "creationTimestamp"}
+    born = {"creationTimestamp": time} if time else {}
+    status = {key: value for key, value in migration["status"].map.items() if key not in _RECORDED}
+    return _with(migration, metadata={**metadata, **born}, status=status)
+
+
+def given_up(migration: Object) -> Object:
+    """Return a migration that has failed, as that of a VM which is restarted."""
+    return _with(migration, status={**migration["status"].map, "phase": "Failed"})
+
+
+def ended(pod: Object) -> Object:
+    return _with(pod, status={**pod["status"].map, "phase": "Succeeded"})
+
+
+def asked_again(vmi: Object) -> Object:
+    """Return a VMI whose evacuation is asked for since a moment."""
+    kept = [item.value for item in vmi.at("status", "conditions").items() if item["type"].text != "EvictionRequested"]
+    return _with(vmi, status={**vmi["status"].map, "conditions": kept})
+
+
+_RECORDED: Final = ("conditions", "phaseTransitionTimestamps")
 
 
 def local_problems(vmi: Object, cluster: ChangedCluster | Cluster) -> tuple[str, ...]:

@@ -106,8 +106,8 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
 def _of_blocker(blocker: Blocker, node: str) -> RootProblem:
     kind = _BLOCKER_KINDS.get(blocker.kind) or kinds.guess("v1", blocker.kind)
     subject = ObjectRef(kind, blocker.namespace, blocker.name)
-    remedy = "" if kind is PDB else blocker.remedy
-    return RootProblem(str(blocker.cause), subject, (node,), blocker.reason, (Witness("", subject),), remedy=remedy)
+    shown = (Witness("", subject),)
+    return RootProblem(str(blocker.cause), subject, (node,), blocker.reason, shown, remedy=blocker.remedy)
 
 
 def _of_row(row: Forecast, problem: Problem, node: str, cluster: Cluster, *, alone: bool) -> RootProblem:
@@ -116,9 +116,8 @@ def _of_row(row: Forecast, problem: Problem, node: str, cluster: Cluster, *, alo
     subject = _subject(problem, row.vmi, cluster)
     rule = _OF_VM.get(problem.cause, "" if problem.cause in set(ProblemCause) else "vmi-not-migratable")
     shown = (Witness(rule, own), *((Witness("", subject),) if subject != own else ()))
-    remedy = "" if subject.kind is PDB else problem.remedy
     cause = problem.id.cause if problem.id is not None else problem.cause
-    return RootProblem(str(cause), subject, (node,), problem.reason, shown, (own,) if alone else (), remedy)
+    return RootProblem(str(cause), subject, (node,), problem.reason, shown, (own,) if alone else (), problem.remedy)
 
 
 def _subject(problem: Problem, vmi: Object, cluster: Cluster) -> ObjectRef:
@@ -143,7 +142,7 @@ _SHARED: Final[Mapping[str, Kind]] = {
 """The kind of the root object of problems that many VMs show."""
 
 
-_DOUBTS: Final = (ProblemCause.TIMES_OUT, ProblemCause.NO_TARGET)
+_DOUBTS: Final = (ProblemCause.TIMES_OUT, ProblemCause.NO_TARGET, ProblemCause.MIGRATION_FAILS)
 """The causes of doubts about a migration that a change ends."""
 
 

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.repair import disk_sizes, finishing, prerequisites, storage_classes
-from virt_admit.forecasts.repair.applying import applied
+from virt_admit.forecasts.repair.applying import applied, unfinished
 from virt_admit.forecasts.repair.causes import added_nodes, disk_copies, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.judging import GoalJudgement, judge
@@ -39,11 +39,11 @@ from virt_admit.model.kubernetes.kinds import (
     LIMIT_RANGE,
     MIGRATION_POLICY,
     NODE,
+    PDB,
     POOL,
     PVC,
     REPLICA_SET,
     RESOURCE_QUOTA,
-    SCALED_OBJECT,
     STATEFUL_SET,
     VM,
     VMI,
@@ -63,13 +63,11 @@ READS: Final = union(
     migratability.READS,
     migration_timeouts.READS,
     node_local_volumes.READS,
-    dict.fromkeys((VM, POOL, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY), ()),
+    dict.fromkeys((VM, POOL, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY, PDB, AUTOSCALER), ()),
     {
         DEPLOYMENT: _SCALED,
         STATEFUL_SET: _SCALED,
         REPLICA_SET: _SCALED,
-        AUTOSCALER: ("spec.scaleTargetRef",),
-        SCALED_OBJECT: ("spec.scaleTargetRef",),
     },
 )
 """The fields that a plan reads."""
@@ -249,13 +247,15 @@ class _Planner:
     def _needed(self, steps: list[RepairStep]) -> list[RepairStep]:
         """Return the steps without those that change nothing about the goal."""
         final = self.current if isinstance(self.current, ChangedCluster) else applied(steps, self.cluster)
+        moving = {step.id for step in steps if step.subject.kind is VM and unfinished(step.subject, self.cluster)}
+        before = applied([step for step in steps if step.id not in moving], self.cluster) if moving else final
         kept = list(steps)
         left_out = 0
         for step in reversed(steps):
             if step.id.startswith((prerequisites.PREFIX, disk_copies.AFTER)):
                 continue
             if step.subject.kind is VM and self.goal is not Goal.OUTAGE:
-                needed = self._vm_needs(step, kept, final)
+                needed = self._vm_needs(step, kept, before if step.id in moving else final)  # a restart ends migrations
             elif left_out < _MOST_LEFT_OUT:
                 left_out += 1
                 needed = self._cluster_needs(step, kept)

@@ -26,6 +26,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     Alternative,
     CostClass,
     FieldEdit,
+    ObjectRef,
     PlanStage,
     RepairStep,
     RootProblem,
@@ -34,7 +35,14 @@ from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migratability, node_local_volumes, vmis, vms
+from virt_admit.model.kubevirt.instances import (
+    migratability,
+    migration_failures,
+    migration_timeouts,
+    node_local_volumes,
+    vmis,
+    vms,
+)
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
@@ -96,11 +104,14 @@ def ways(vmi: Object, found: Sequence[RootProblem], cluster: Cluster, wishes: Wi
     made.sort(key=lambda option: option.rank(wishes))
     if pool_templates.is_managed(vm, cluster):
         made = [
-            replace(option, steps=tuple(pool_templates.moved(step, vm, cluster) for step in option.steps))
-            for option in made
+            replace(option, steps=tuple(_in_template(step, vm, cluster) for step in option.steps)) for option in made
         ]
     reasons = tuple(dict.fromkeys(refused))
     return Ways(tuple(_with_others(option, made, reasons) for option in made), reasons)
+
+
+def _in_template(step: RepairStep, vm: Object, cluster: Cluster) -> RepairStep:
+    return pool_templates.moved(step, vm, cluster) if step.subject == ObjectRef.of(VM, vm) else step
 
 
 def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]) -> Option:
@@ -179,6 +190,9 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
 
 
 def _failing(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option]:
+    if migration_failures.without_post_copy(cluster) and migration_timeouts.may_post_copy(vmi, cluster):
+        yield Option("post-copy", (shared_objects.without_post_copy(vmi, cluster),), 0)
+        return  # nothing is wrong with the VM, and no change of it helps
     if vm_states_failures.is_of_launcher(vmi, cluster):
         yield Option("renew", (vm_steps.restart(vmi, vm, [vm_steps.RENEWED]),), 0)
     yield _accepting(vm_steps.accepted(vmi, vm, cluster, because="its migrations fail"))
@@ -189,6 +203,7 @@ _NO_CHANGE_OF_VM: Final = {
     ProblemCause.QUOTA,
     ProblemCause.LIMIT_RANGE,
     ProblemCause.NO_MIGRATION,
+    ProblemCause.NOT_CREATED,  # what refuses its second pod refuses that of a restart too
 }
 _WAITING: Final = {ProblemCause.STOP_OVERDUE, ProblemCause.POD_NOT_ENDING, ProblemCause.QUEUED}
 

@@ -42,10 +42,15 @@ def selected(selector: Selector, namespace: str, cluster: Cluster) -> Iterator[W
 
 
 def is_autoscaled(obj: Object, kind: Kind, cluster: Cluster) -> bool:
-    """Return whether an autoscaler is known that sets the replicas. One of KEDA scales a Deployment by default."""
+    """Return whether an autoscaler is known that sets the replicas."""
+    return autoscaler(kind.kind, obj.namespace, obj.name, cluster) is not None
+
+
+def autoscaler(kind: str, namespace: str, name: str, cluster: Cluster) -> Object | None:
+    """Return the known autoscaler that sets the replicas of an object. One of KEDA scales a Deployment by default."""
     for scaler in (AUTOSCALER, SCALED_OBJECT):
-        for found in cluster.known(scaler, obj.namespace or "default"):
+        for found in cluster.known(scaler, namespace or "default"):
             target = found.at("spec", "scaleTargetRef")
-            if target["name"].text == obj.name and (target["kind"].text or DEPLOYMENT.kind) == kind.kind:
-                return True
-    return False
+            if target["name"].text == name and (target["kind"].text or DEPLOYMENT.kind) == kind:
+                return found
+    return None

@@ -118,7 +118,7 @@ def condition(obj: Object, kind: str) -> Field:
     if found.present:
         return found
     later = obj.at("status", "v1beta2", "conditions").items()
-    return next((each for each in later if each["type"].text == kind), obj["-"])
+    return next((each for each in later if each["type"].text == kind), Field(None))
 
 
 def timeout(machine: Object) -> int | None:

@@ -3,7 +3,8 @@
 **Why.** The Eviction API refuses every pod of the budget, whatever its health. The drain of each node with such a pod
 never completes, and an upgrade stops there.
 
-**Fix.** Add a replica, so that there are more than ``minAvailable``, or write ``maxUnavailable: 1``.
+**Fix.** Run so many pods that one may go, or write ``maxUnavailable: 1``. A share is rounded up: 80 % lets one of five
+pods go, and none of four.
 
 A budget that no cluster has counted pods for yet, as in a file, is compared with the replicas that Deployments,
 StatefulSets and ReplicaSets of its namespace name. Where an autoscaler sets them, only the form of the budget counts.
@@ -13,8 +14,9 @@ whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import operator_budgets, pod_budgets
+from virt_admit.forecasts.drain.budgets import operator_budgets, pod_budgets, pod_counts
 from virt_admit.model.kubernetes import selectors, workloads
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.kubernetes.workloads import Workload
 from virt_admit.model.kubevirt.instances import disruption_budgets
@@ -41,7 +43,9 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(PDB,),
-    reads={POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",), **workloads.READS},
+    reads=union(
+        {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)}, workloads.READS, pod_counts.READS
+    ),
     action=Action.WARN,
     event="DrainBlocked",
     at_admission=False,
@@ -74,7 +78,7 @@ def check(budget: Object, context: Context) -> Findings:
     yield Finding(
         _limit(budget),
         f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
-        "Add a replica, or use maxUnavailable: 1.",
+        f"{pod_counts.remedy(budget, pod_counts.owner(pod, context.cluster))}.",
         problem=problem_of(ProblemCause.BUDGET, budget),
     )
 
@@ -86,7 +90,7 @@ def _judge_planned(budget: Object, selector: Selector, planned: tuple[Workload, 
         yield Finding(
             _limit(budget),
             f"{never}, so no pod of {names(list(map(str, planned)), 100)} can ever be evicted and drains hang. "
-            "Add a replica, or use maxUnavailable: 1.",
+            f"{pod_counts.remedy(budget, None)}.",
             problem=problem_of(ProblemCause.BUDGET, budget),
         )
 

@@ -67,16 +67,31 @@ def refuses_all(budget: Object, expected: int) -> str:
         return "minAvailable is 100%"
     if least.integer is not None and expected and least.integer >= expected:
         return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
-    desired = budget.at("status", "desiredHealthy").integer or _share(least.text or "", expected)
+    desired = budget.at("status", "desiredHealthy").integer or share(least.text or "", expected)
     if least.text and desired and expected and desired >= expected:
         return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
     return ""
 
 
-def _share(percentage: str, number: int) -> int:
+def share(percentage: str, number: int) -> int:
     """Return a percentage of pods, rounded up as the disruption controller does; 0: it is none."""
-    digits = percentage.removesuffix("%")
-    return -(-int(digits) * number // 100) if digits.isdecimal() and len(digits) < 4 and digits != percentage else 0
+    return -(-_percent(percentage) * number // 100)
+
+
+def _percent(text: str) -> int:
+    digits = text.removesuffix("%")
+    return int(digits) if digits.isdecimal() and len(digits) < 4 and digits != text else 0
+
+
+def enough(budget: Object) -> int:
+    """Return the smallest number of pods of which a budget lets one go; 0: no number is enough, or it has none."""
+    least = budget.at("spec", "minAvailable")
+    if budget.at("spec", "maxUnavailable").present or not least.present:
+        return 0
+    if least.integer is not None:
+        return least.integer + 1
+    kept = _percent(least.text or "")
+    return -(-100 // (100 - kept)) if 0 < kept < 100 else 0
 
 
 def lacks_scale(budget: Object) -> bool:

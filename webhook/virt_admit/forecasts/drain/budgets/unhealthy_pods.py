@@ -43,12 +43,13 @@ class HeldUp(NamedTuple):
     remedy: str
 
 
-def held_up(pod: Object, budget: Object, cluster: Cluster) -> HeldUp | None:
+def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldUp | None:
     """Return which other pods of a budget are not ready; None: none that is known.
 
     Args:
         pod: the pod that is to be evicted.
         budget: the budget that selects it.
+        choice: the words that name another way, after a repair of pods.
         cluster: the cluster.
     """
     found = list(_unhealthy(pod, budget, cluster))
@@ -66,11 +67,15 @@ def held_up(pod: Object, budget: Object, cluster: Cluster) -> HeldUp | None:
     if ill and not stopped:
         first, why = ill[0]
         reason = f"{names(sorted(each.name for each, _ in ill), _SHOWN)} cannot start ({why.rstrip('.')})"
-        return HeldUp(reason, typed("Repair these pods, which do not become healthy by themselves", _describe(first)))
+        return HeldUp(
+            reason, typed(f"Repair these pods, which do not become healthy by themselves{choice}", _describe(first))
+        )
     if not found:
         return None
     first = next((each for each in found if each not in waiting), found[0])
-    return HeldUp(_named(found, first), stopped or typed("Wait until it is ready, or repair it", _describe(first)))
+    return HeldUp(
+        _named(found, first), stopped or typed(f"Wait until it is ready, or repair it{choice}", _describe(first))
+    )
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import kubectl
@@ -16,6 +17,7 @@ from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
+from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -39,11 +41,28 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         limit = migration_timeouts.seconds(vmi, settings)
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
         if loads > 1:
-            reason = f"its last {loads} migrations were cancelled{after}: timed out"
-            return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi), ProblemCause.MIGRATION_FAILS)
+            reason = f"its last {loads} migrations were cancelled{after}: timed out{_why(vmi, settings, limit)}"
+            return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS)
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
-        return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi))
+        return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
     return None
+
+
+def _why(vmi: Object, settings: MigrationSettings | None, limit: int | None) -> str:
+    """Return why migrations reach their deadline again and again, where that was enough to copy the memory repeatedly."""
+    size, per_second = migration_timeouts.size(vmi), settings.bandwidth if settings is not None else 0
+    if settings is None or not limit or not size or migration_timeouts.moves_volumes(vmi):
+        return ""
+    times = int(limit * (per_second or vm_states_times.SLOW) / size)
+    if times < _SEVERAL:
+        return ""
+    off = "" if settings.auto_converge else ", and allowAutoConverge is off"
+    at = "the bandwidth limit" if per_second else "1 Gbit/s"
+    return f", although its memory could be copied {times} times at {at}: it is written faster than it is copied{off}"
+
+
+_SEVERAL: Final = 2
+"""A guest that writes no memory is copied once."""
 
 
 PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
@@ -57,6 +76,7 @@ _DEVICE_REMEDY: Final = (
 )
 _LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
+CONVERGING_REMEDY: Final = "give migrations more bandwidth, or lower its load"
 POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
 
@@ -88,9 +108,11 @@ def of_devices(vmi: Object, cluster: Cluster) -> bool:
     return bool(failed) and all(migration_failures.is_of_devices(each.text) for each in failed)
 
 
-def load_remedy(vmi: Object) -> str:
+def load_remedy(vmi: Object, settings: MigrationSettings | None) -> str:
     """Return what helps against a migration that times out: one that copies volumes needs the time, not less load."""
-    return VOLUME_REMEDY if migration_timeouts.moves_volumes(vmi) else LOAD_REMEDY
+    if migration_timeouts.moves_volumes(vmi):
+        return VOLUME_REMEDY
+    return CONVERGING_REMEDY if settings is not None and settings.auto_converge else LOAD_REMEDY
 
 
 _REMEDIES: Final = (

@@ -28,7 +28,7 @@ def last_duration(vmi: Object, cluster: Cluster) -> timedelta | None:
     return None
 
 
-_SLOW: Final = 1.25e8
+SLOW: Final = 1.25e8
 """Bytes per second of a 1 Gbit/s network: assumed where no bandwidth is configured."""
 
 
@@ -44,7 +44,7 @@ def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> 
     if not size:
         return None
     bandwidth, patience = (found.bandwidth, found.progress) if found is not None else (0, 0)
-    return timedelta(seconds=max(30.0, patience / 2, size / (bandwidth or _SLOW)))
+    return timedelta(seconds=max(30.0, patience / 2, size / (bandwidth or SLOW)))
 
 
 def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import candidates, migration_demand, quotas
-from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
-from virt_admit.forecasts.repair.causes import reactivated_health_check
+from virt_admit.forecasts.repair import found_problems, queries, surviving
+from virt_admit.forecasts.repair.causes import budgets, reactivated_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
+    Alternative,
     Command,
     Cost,
     CostClass,
@@ -28,20 +28,17 @@ from virt_admit.forecasts.repair.repair_plan import (
     TakesEffect,
 )
 from virt_admit.model import machine_pools
-from virt_admit.model.kubernetes import kinds, selectors, workloads
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
-    DEPLOYMENT,
     HCO,
     LIMIT_RANGE,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
+    MIGRATION_POLICY,
     NODE,
-    POD,
-    REPLICA_SET,
-    STATEFUL_SET,
+    RESOURCE_QUOTA,
     VMI,
-    Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts
@@ -50,7 +47,6 @@ from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.node_updates import maintenance_updates, sriov_drains
 from virt_admit.model.problems import ProblemCause
-from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, amount
 
@@ -100,6 +96,8 @@ def _settings(
 
 def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Raise a quota by what the largest VM lacks, so that they migrate one after another."""
+    if problem.subject.kind is not RESOURCE_QUOTA:  # the refusal is reported, and no known quota explains it
+        return _UNEXPLAINED
     quota = _object(problem, cluster)
     most: dict[str, int] = {}
     for vm in problem.vms:
@@ -116,6 +114,12 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     risk = "the quota is part of the contract with the tenant; its VMs migrate one after another"
     check = queries.in_force(problem.subject, edits)
     return _settings(problem, PlanStage.QUOTAS, f"raise {raised}", edits, risk, check)
+
+
+_UNEXPLAINED: Final = (
+    "no ResourceQuota that was read refuses its second pod now. KubeVirt tries again when a quota changes: look for a "
+    "ClusterResourceQuota, and at the log of virt-controller"
+)
 
 
 def exact(name: str, value: int) -> str:
@@ -222,83 +226,35 @@ def _lowest_bandwidth(cluster: Cluster) -> float:
     return min((limits.bandwidth for limits in found if limits is not None and limits.bandwidth), default=0.0)
 
 
-# --- budgets of other pods -----------------------------------------------------------------------------------------
+def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
+    """Return the step after which a VM never switches to post-copy, for which the kernels of the nodes lack a permission.
 
-
-@dataclass(frozen=True, slots=True)
-class _Scaled:
-    """A workload and the number of its replicas."""
-
-    kind: Kind
-    obj: Object
-    replicas: int
-
-
-def _replica(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
-    """Add a replica to the workload whose budget allows no eviction."""
-    budget = _object(problem, cluster)
-    if not pod_budgets.never_allows(budget, cluster):
-        return "wait until its pods are healthy, or repair them"
-    if budget.at("spec", "maxUnavailable").present or not budget.at("spec", "minAvailable").present:
-        return "the budget itself allows no eviction, whatever the number of pods: its owner decides"
-    selector = selectors.parse(budget.at("spec", "selector").value)
-    selected = [pod for pod in cluster.known(POD, budget.namespace) if selector.matches(pod.labels) and not pod.deleted]
-    if not selected:
-        return "its pods are not known"
-    pod = min(selected, key=lambda found: found.name)
-    scaled = _workload(pod, cluster)
-    if isinstance(scaled, str):
-        return scaled
-    expected = budget.at("status", "expectedPods").integer or len(selected)
-    counted = {**budget["status"].map, "expectedPods": expected}
-    more, changed = controllers.one_more_pod(
-        pod, Object({**budget.data, "status": counted}, budget.namespace), f"{scaled.obj.name}-one-more"
-    )
-    if pod_budgets.refuses_all(changed, expected + 1):
-        least = budget.at("spec", "minAvailable").value
-        if isinstance(least, int):
-            return f"one replica more is not enough: the budget demands {least} healthy pods"
-        return "one replica more does not help: the budget counts a share of all pods"
-    placement = candidates.scheduler(cluster).place(pods.read(more), without="", gone=())
-    if not placement.candidates:
-        return "no node has room for one replica more"
-    spec = {**more["spec"].map, "nodeName": placement.candidates[0]}
-    bound = Object({**more.data, "spec": spec}, more.namespace)
-    subject = ObjectRef.of(scaled.kind, scaled.obj)
-    query = ("get", "poddisruptionbudget", budget.name, "-n", budget.namespace)
+    Raises:
+        Unseen: the settings of KubeVirt cannot be read.
+    """
+    policy = migration_timeouts.policy(vmi, cluster)
+    if policy is not None and migration_limits.post_copy(policy):
+        subject, owner = ObjectRef.of(MIGRATION_POLICY, policy), policy
+    else:
+        subject = found_problems.limits_owner(cluster)
+        found = cluster.get(*subject)
+        if found is None:
+            raise Unseen(str(subject))
+        owner = found
+    edit = FieldEdit((*migration_limits.block(owner).path, migration_limits.POST_COPY), False)
+    sysctl = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes"
     return RepairStep(
-        id=f"replicas:{subject.full_name}",
-        stage=PlanStage.QUOTAS,
-        title=f"run {scaled.replicas + 1} replicas instead of {scaled.replicas}",
+        id=f"post-copy:{subject.full_name}",
+        stage=PlanStage.SETTINGS,
+        title=f"set {migration_limits.POST_COPY} to false, as the nodes forbid userfaultfd",
         subject=subject,
         cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.AT_ONCE,
-        changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "replicas"), scaled.replicas + 1),)),),
-        verify=(StepCheck("the budget allows an eviction", (*query, "-o=jsonpath={.status.disruptionsAllowed}"), "1"),),
-        risk="one pod more needs room all the time",
-        predicted=(bound, changed),
+        changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
+        verify=(queries.check("the setting is written", subject, [edit]),),
+        risk="migrations that do not end in time are cancelled and repeated",
+        alternatives=(Alternative(sysctl, CostClass.DECISION, "it changes the kernel of every node"),),
     )
-
-
-def _workload(pod: Object, cluster: Cluster) -> _Scaled | str:
-    """Return what scales a pod, or why that is not known."""
-    obj, kind = pod, POD
-    by_kind = {each.kind: each for each in (REPLICA_SET, DEPLOYMENT, STATEFUL_SET)}
-    while obj.controller is not None:
-        above = by_kind.get(obj.controller["kind"].text or "")
-        name = obj.controller["name"].text or ""
-        if above is None:
-            return f"{obj.controller['kind'].text} {name} scales its pods: its owner adds a replica"
-        found = cluster.get(above, pod.namespace, name)
-        if found is None:
-            return f"{above.kind} {name} does not exist"
-        obj, kind = found, above
-    if kind not in (DEPLOYMENT, STATEFUL_SET):
-        return "no Deployment or StatefulSet scales its pods"
-    if workloads.is_autoscaled(obj, kind, cluster):
-        return "an autoscaler sets the number of its pods: raise its minimum"
-    replicas = obj.at("spec", "replicas").integer
-    return _Scaled(kind, obj, 1 if replicas is None else replicas)
 
 
 # --- pools ---------------------------------------------------------------------------------------------------------
@@ -351,7 +307,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.LIMIT_RANGE: _limit_range,
     ProblemCause.NO_MIGRATION: _migration_limits,
     ProblemCause.TIMES_OUT: _more_time,
-    ProblemCause.BUDGET: _replica,
+    ProblemCause.BUDGET: budgets.step,
     **dict.fromkeys(found_problems.POOL, _unpause),
     surviving.NO_HEALTH_CHECK: reactivated_health_check.step,
 }

@@ -49,6 +49,8 @@ class MigrationSettings:
     """Whether KubeVirt may pause the guest at the deadline."""
     bandwidth: float
     """Bytes per second; 0: not limited, or unknown."""
+    auto_converge: bool = False
+    """Whether KubeVirt slows the guest down until its memory can be copied."""
 
     @property
     def ends_at_deadline(self) -> bool:
@@ -101,6 +103,7 @@ def _read(blocks: list[Field], completion: int) -> MigrationSettings:
         post_copy,
         post_copy if disruption is None else disruption,
         float(_quantity(first(migration_limits.BANDWIDTH))),
+        first("allowAutoConverge").boolean is True,
     )
 
 

@@ -24,6 +24,7 @@ PER_NODE_UNSAID: Final = 2
 BANDWIDTH: Final = "bandwidthPerMigration"
 COMPLETION_TIMEOUT: Final = "completionTimeoutPerGiB"
 PROGRESS_TIMEOUT: Final = "progressTimeout"
+POST_COPY: Final = "allowPostCopy"
 _UTILITY_TIMEOUT: Final = 150
 """Seconds (pkg/virt-config/virt-config.go#MigrationUtilityVolumesTimeoutSeconds)."""
 
@@ -113,7 +114,7 @@ def utility_volumes_timeout(cluster: Cluster) -> int:
 
 def post_copy(obj: Object) -> bool:
     """Whether migrations may switch to post-copy if disruption is allowed."""
-    return block(obj)["allowPostCopy"].boolean is True
+    return block(obj)[POST_COPY].boolean is True
 
 
 def disruption(obj: Object) -> bool | None:

@@ -1,0 +1,81 @@
+"""How many pods let a budget allow an eviction, and what sets their number.
+
+A share of the pods is rounded up, so that one pod more is often not enough: 80 % of two, three and four pods is all of
+them. Source: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.budgets import pod_budgets
+from virt_admit.model.kubernetes import kinds, workloads
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, POD, REPLICA_SET, SCALED_OBJECT, STATEFUL_SET
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
+
+READS: Final[Reads] = {
+    POD: ("metadata.labels", "metadata.ownerReferences"),
+    AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
+    SCALED_OBJECT: ("spec.scaleTargetRef", "spec.minReplicaCount", "spec.maxReplicaCount"),
+}
+_WORKLOADS: Final = {each.kind: each for each in (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)}
+_HASH: Final = "pod-template-hash"
+"""The label of the pods of a Deployment: the name of their ReplicaSet is that of the Deployment and this hash."""
+
+
+class PodOwner(NamedTuple):
+    """What sets the number of pods of one kind."""
+
+    kind: str
+    name: str
+    obj: Object | None
+    """None: it is not known, or its kind is not."""
+    scaler: Object | None
+    """The autoscaler that changes its replicas; None: none is known."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """The fields of the autoscaler with the least and the most replicas."""
+        keda = self.scaler is not None and kinds.of(self.scaler) is SCALED_OBJECT
+        return ("minReplicaCount", "maxReplicaCount") if keda else ("minReplicas", "maxReplicas")
+
+
+def owner(pod: Object, cluster: Cluster) -> PodOwner | None:
+    """Return what sets the number of pods like this one; None: no controller does."""
+    found: PodOwner | None = None
+    above: Object | None = pod
+    while above is not None and above.controller is not None:
+        kind, name = above.controller["kind"].text or "", above.controller["name"].text or ""
+        above = find(cluster, _WORKLOADS[kind], pod.namespace, name) if kind in _WORKLOADS else None
+        suffix = f"-{pod.labels.get(_HASH, '')}"
+        if above is None and kind == REPLICA_SET.kind and len(suffix) > 1 and name.endswith(suffix):
+            kind, name = DEPLOYMENT.kind, name.removesuffix(suffix)
+            above = find(cluster, DEPLOYMENT, pod.namespace, name)
+        found = PodOwner(kind, name, above, workloads.autoscaler(kind, pod.namespace, name, cluster))
+    return found
+
+
+def remedy(budget: Object, found: PodOwner | None) -> str:
+    """Return what makes a budget allow an eviction that it never allows by its form, as a sentence without its end."""
+    number = pod_budgets.enough(budget)
+    if not number:
+        return "No number of pods is enough, so let its owner set maxUnavailable: 1"
+    return f"{_more(number, found)}, or set maxUnavailable: 1 instead of minAvailable"
+
+
+def _more(number: int, found: PodOwner | None) -> str:
+    if found is None:
+        return f"Run at least {number} pods"
+    if found.scaler is None:
+        verb = "Run" if found.kind in _WORKLOADS else "Ask for"
+        return f"{verb} at least {number} pods of {found}"
+    least, most = found.limits
+    known = found.scaler.at("spec", most).integer
+    both = f" and {most}" if known is not None and known < number else ""
+    return f"Set {least}{both} to {number} in {found.scaler.kind} {found.scaler.name}, which scales {found}"

@@ -1,0 +1,43 @@
+"""A health check reports that it remediates nothing now.
+
+**Why.** More of its machines or nodes are unhealthy than its limit allows, or the owner of a Machine does not replace it. The
+check looks as if it worked. But VMs on a node that is lost now never start elsewhere, until an administrator acts.
+
+The status counts if it is of the present spec and of the same number of objects. A NodeHealthCheck that is disabled has
+rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and ``remediation-template-invalid``.
+
+**Fix.** Repair the unhealthy machines and nodes. ``virt-admit explain`` names them. Do not raise the limit for them: the check
+would then act on a fault of the whole cluster.
+"""
+
+from virt_admit.forecasts.remediation import reported_status
+from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.remediation import check_scope, health_checks
+from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, rule
+
+
+@rule(
+    kinds=(NHC, MHC, CAPI_MHC),
+    reads=reported_status.READS,
+    action=Action.WARN,
+    event="RemediationRefused",
+    at_admission=False,
+    sources=(
+        "medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go#Reconcile",
+        "openshift/machine-api-operator:pkg/controller/machinehealthcheck/machinehealthcheck_controller.go",
+        "kubernetes-sigs/cluster-api:core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go#reconcile",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
+    view = context.cached(health_checks.view, obj)
+    selection = context.cached(check_scope.selected, obj)
+    selection.demand_all()
+    subject = "nodes" if view.kind is NHC else "machines"
+    path = obj["status"].path
+    refused = reported_status.exceeded(view, selection, context.cluster)
+    if refused is not None:
+        counts = f"{refused.unhealthy} of {refused.total} {subject} are unhealthy by its status"
+        yield Finding(path, f"{counts}, so it remediates nothing now{refused.limit}. Repair them, then it acts again.")
+    for left in reported_status.refusals(view, selection, context.cluster):
+        waits = f"{cut(left.owner, 60)} has not remediated machine {left.machine.name[:63]} {cut(left.lasts, 60)}"
+        yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name)
