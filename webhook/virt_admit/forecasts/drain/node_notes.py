@@ -257,7 +257,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 if detach is None
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
-            found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end)}: {after}."
+            found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
     return found
 
 
