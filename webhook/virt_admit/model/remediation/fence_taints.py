@@ -41,6 +41,13 @@ READS: Final[Reads] = union(
 )
 
 
+def fence(nodes: Sequence[str]) -> str:
+    """Return how an administrator tells Kubernetes that nodes have no power, so that it ends their pods at once."""
+    verb = "is" if len(nodes) == 1 else "are"
+    command = shell("kubectl", "taint", "nodes", *map(argument, nodes), f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+    return f"confirm that {names(nodes)} {verb} powered off, then: {command}"
+
+
 class LeftTaint(NamedTuple):
     """A taint of fencing on a node that reports."""
 
