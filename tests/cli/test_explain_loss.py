@@ -32,7 +32,9 @@ def explained(tmp_path):
 
 def test_the_loss_of_a_healthy_node_is_named_as_what_may_come(explained):
     (line,) = explained().splitlines()
-    assert line.startswith("  for the loss of its node: create a health check that acts for w1; or, after such a loss, ")
+    assert line.startswith(
+        "  for the loss of its node: create a health check that acts for w1; or, after such a loss, "
+    )
     assert TAINT in line
 
 

@@ -37,7 +37,9 @@ def drain_of_a_dead_node() -> Incident:
     items = dead(cluster("n1", vms=[("web", "n1")]), "n1")
     labels = {"app": "checkout"}
     (own,) = deployment("checkout", "vms", ["n1"], labels)[2:]
-    own["spec"]["tolerations"] = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}]
+    own["spec"]["tolerations"] = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    ]
     protects = budget("checkout", "vms", labels, 1, available=1)
     protects["status"] |= {"currentHealthy": 0}
     draining = {"type": "DrainingSucceeded", "status": "False", "reason": "Draining"}

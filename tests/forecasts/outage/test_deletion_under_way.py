@@ -84,7 +84,9 @@ def test_a_drain_that_waits_for_a_pod_without_a_limit_never_ends(platform):
     own = capi(machine(LONG)) if platform == "cluster.x-k8s.io" else openshift(LONG)
     vm = lost(own, ledger())
     assert vm.outcome == "never restarts"
-    assert "can do no more: Machine machine-n1 is being deleted since 64 min, and its drain waits without a" in vm.reason
+    assert (
+        "can do no more: Machine machine-n1 is being deleted since 64 min, and its drain waits without a" in vm.reason
+    )
     assert "for pod vms/ledger-0: PodDisruptionBudget vms/ledger: minAvailable is 1 for 1 pod" in vm.reason
     assert f"{UNDRAINED[platform]}/exclude-node-draining=" in vm.remedy
     assert ("nodeDrainTimeout" in vm.remedy) is (platform == "cluster.x-k8s.io")
@@ -131,7 +133,9 @@ def test_a_budget_that_may_allow_it_later_leaves_it_open():
     own["status"] |= {"currentHealthy": 1, "disruptionsAllowed": 0}
     vm = lost(capi(machine(LONG)), pod, own)
     assert vm.outcome == "unknown"
-    assert "is being deleted since 64 min, and it is not known whether the drain of Machine machine-n1 ends" in vm.reason
+    assert (
+        "is being deleted since 64 min, and it is not known whether the drain of Machine machine-n1 ends" in vm.reason
+    )
 
 
 def test_a_deletion_without_a_known_cause_that_lasts_too_long_leaves_it_open():
@@ -142,7 +146,9 @@ def test_a_deletion_without_a_known_cause_that_lasts_too_long_leaves_it_open():
 
 
 @pytest.mark.parametrize("platform", UNDRAINED)
-@pytest.mark.parametrize(("deleted", "since", "outcome"), [(LONG, None, "never restarts"), (SHORT, JUST_LOST, "unknown")])
+@pytest.mark.parametrize(
+    ("deleted", "since", "outcome"), [(LONG, None, "never restarts"), (SHORT, JUST_LOST, "unknown")]
+)
 def test_a_hook_that_stays_holds_the_machine(platform, deleted, since, outcome):
     note = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move-storage": "storage-team"}
     hook = {"name": "move-storage", "owner": "storage-team"}
@@ -163,7 +169,11 @@ def test_a_limit_of_the_check_does_not_stop_a_deletion_that_has_begun():
 
 @pytest.mark.parametrize(
     ("protected", "timeout", "outcome"),
-    [({}, None, "never restarts"), ({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, None, "restarts"), ({}, "5m", "restarts")],
+    [
+        ({}, None, "never restarts"),
+        ({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, None, "restarts"),
+        ({}, "5m", "restarts"),
+    ],
 )
 def test_a_pod_that_nothing_may_end_holds_also_the_drain_of_a_node_that_is_lost_later(protected, timeout, outcome):
     own = cluster_api.machine("machine-n1", "n1")

@@ -61,6 +61,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _shut_down_instead(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
+    yield from _awaited_elsewhere(node, cluster)
     yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
@@ -154,6 +155,13 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{cut(volume_attachments.detach_error(found), 200)}. Pods that need it do not start elsewhere, and Cluster API "
             f"keeps a Machine until it is detached. See the driver's controller, and: {described}"
         )
+
+
+def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which volumes of a node that does not report keep pods of other nodes from starting."""
+    for found in volume_attachments.awaited(node.name, cluster):
+        on = found.pod.at("spec", "nodeName").text
+        yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
 
 
 def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -257,7 +265,9 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 if detach is None
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
-            found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
+            found[node] = (
+                f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
+            )
     return found
 
 

@@ -268,7 +268,7 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
 
 def _by_hand(node: str, cluster: Cluster) -> str:
     when = "as a decision" if node_health.silence_now(node, cluster) else "after such a loss"
-    return f"{when}, {fence_taints.fence((node,))}"
+    return f"{when}, {fence_taints.fence(node)}"
 
 
 def _row(

@@ -142,7 +142,9 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
         return FreedPods(Seconds(left, None), NODE_GONE, Detach.FORCED)
     if certain := [each for each in held if each.certain]:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
-        return f"{begun}, and its drain waits without a limit for pod {certain[0].pod.full_name}{more}: {certain[0].why}"
+        return (
+            f"{begun}, and its drain waits without a limit for pod {certain[0].pod.full_name}{more}: {certain[0].why}"
+        )
     return _freed(f"whether the drain of Machine {machine.name} ends: pod {held[0].pod.full_name}: {held[0].why}")
 
 
@@ -194,7 +196,9 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
     if not deletion(machine, node, loss):
         held = _drain_timeout(machine) is None and next(_held_for_good(node, loss), None)
         way = f"set nodeDrainTimeout of Machine {machine.name}, or " if kind is CAPI_MACHINE else ""
-        return f"{way}let pod {held.pod.full_name} be evicted: {held.remedy[:1].lower()}{held.remedy[1:]}" if held else ""
+        return (
+            f"{way}let pod {held.pod.full_name} be evicted: {held.remedy[:1].lower()}{held.remedy[1:]}" if held else ""
+        )
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
     if _volumes(machine, loss):

@@ -101,6 +101,7 @@ READS: Final[Reads] = {
         "spec.unschedulable",
         "status.allocatable",
         "status.conditions.lastHeartbeatTime",
+        "status.conditions.lastTransitionTime",
         "status.conditions.message",
         "status.conditions.reason",
         "status.conditions.status",

@@ -127,11 +127,7 @@ def _two_pods(case: Case) -> Ruling:
 
 
 def _backoff(case: Case) -> Ruling:
-    until = (
-        f"; the next one starts at {_until(case)}"
-        if case.found.until
-        else "; the next one starts in minutes"
-    )
+    until = f"; the next one starts at {_until(case)}" if case.found.until else "; the next one starts in minutes"
     text = f" ({cut(case.found.failure.text, 120)})" if case.found.failure and case.found.failure.text else ""
     verb = "attempt" if case.found.attempts == 1 else "attempts"
     return Ruling(StateEffect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
@@ -210,9 +206,7 @@ def _no_target(case: Case) -> Ruling:
 
 
 def _unschedulable(case: Case) -> Ruling:
-    until = (
-        f"; given up at {_until(case)}, then repeated" if case.found.until else "; given up, then repeated"
-    )
+    until = f"; given up at {_until(case)}, then repeated" if case.found.until else "; given up, then repeated"
     return Ruling(StateEffect.WAITS, f"no node took its target pod{_words(case.found)}{until}")
 
 
@@ -258,11 +252,7 @@ def _end(case: Case) -> str:
     limit = migration_timeouts.seconds(case.vmi, settings)
     if settings is None or limit is None:
         return "; it has no deadline" if settings is not None and not settings.completion else ""
-    at = (
-        f"at {_until(case)}"
-        if case.found.until
-        else f"{duration(timedelta(seconds=limit))} after its start"
-    )
+    at = f"at {_until(case)}" if case.found.until else f"{duration(timedelta(seconds=limit))} after its start"
     if settings.post_copy:
         return f"; switches to post-copy {at}"
     if settings.disruption:

@@ -23,7 +23,9 @@ UNKNOWN: Final = "cannot be determined"
 def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     """Return the report as text."""
     plan, outage, report = found
-    drained = drain_text.text(Plan((plan,), whole=False, methods=None, updates=(), unseen=()), clock.now(outage.loss.cluster))
+    drained = drain_text.text(
+        Plan((plan,), whole=False, methods=None, updates=(), unseen=()), clock.now(outage.loss.cluster)
+    )
     lines = ["Drain", *(f"  {line}" if line else "" for line in drained.splitlines()), ""]
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
