@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -278,6 +278,19 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
     return found
+
+
+def not_reporting(cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes do not report, so that nothing can update them. Those that are being updated may reboot.
+
+    Cluster API replaces its nodes instead.
+    """
+    updates = updaters.of_nodes(cluster)
+    for node in cluster.known(NODE):
+        silent, update = node_health.silent_for(node.name, cluster), updates.get(node.name)
+        reboots = update is not None and update.phase in node_phases.EMPTIED
+        if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
+            yield f"node {node.name} {silent}"
 
 
 def paused_pools(cluster: Cluster) -> Iterator[str]:
