@@ -49,7 +49,7 @@ def test_a_node_with_pods_is_named_once(ask):
 
 @pytest.mark.parametrize("form", ["--summary", None])
 def test_the_answer_of_all_drains_says_it(ask, form):
-    items = empty(cluster(**{name: config_notes("worker") for name in NODES}), "n3") + [pool("worker", NODES)]
+    items = [*empty(cluster(**{name: config_notes("worker") for name in NODES}), "n3"), pool("worker", NODES)]
     words = ["drain", "--all", *filter(None, [form])]
     assert f"Can the cluster be upgraded today? No: node n3 {SILENT}." in ask(items, *words).stdout
     only(items, "Node", "n3")["metadata"]["annotations"]["cluster.x-k8s.io/machine"] = "machine-n3"

@@ -170,7 +170,7 @@ def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
     return plan(cluster, *selected.names, unseen=selected.unseen, in_order=in_order)
 
 
-def render(result: Plan, output: str, now: datetime | None = None, *, summary: bool = False) -> str:
+def render(result: Plan, output: str, now: datetime | None, *, summary: bool = False) -> str:
     """Return a plan as ``text`` or ``json``. ``now``: the time of the listing, if it is known."""
     if output == "json":
         return json.dumps(drain_json.as_data(result), indent=2)

@@ -10,7 +10,6 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -48,7 +47,10 @@ def silence(node: Object, cluster: Cluster) -> str:
 
 def silent_for(name: str, cluster: Cluster) -> str:
     """Return since when a Node does not report, as ``does not report since 50 min``; empty: it does, or is not known."""
-    node = find(cluster, NODE, "", name)
+    try:
+        node = cluster.get(NODE, "", name)
+    except Unseen:
+        return ""
     if node is None or not silence_now(name, cluster):
         return ""
     ready = node.condition("Ready")

@@ -163,7 +163,7 @@ def _whole(result: Plan) -> Iterator[str]:
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
     answer = verdict(result)
     if result.held and answer.answer is not False:
-        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {answer.sentence}"
+        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {answer.sentence[:1].upper()}{answer.sentence[1:]}"
     else:
         yield f"Can the cluster be upgraded today? {answer}"
 
