@@ -186,3 +186,11 @@ def test_a_pod_that_nothing_may_end_holds_also_the_drain_of_a_node_that_is_lost_
     if outcome == "never restarts":
         assert "the drain of the dead node never ends: nothing deletes pod vms/ledger-0" in one.vms[0].reason
         assert "set nodeDrainTimeout of Machine machine-n1" in one.vms[0].remedy
+
+
+@pytest.mark.parametrize(("since", "outcome"), [({"minutes": 72}, "unknown"), ({"minutes": 9}, "restarts")])
+def test_a_check_that_should_have_acted_long_ago_leaves_it_open(since, outcome):
+    vm = lost(capi(cluster_api.machine("machine-n1", "n1")), since=since)
+    assert vm.outcome == outcome
+    late = "why MachineHealthCheck workers has not deleted Machine machine-n1, whose node is lost since 72 min"
+    assert vm.unseen == ((late,) if outcome == "unknown" else ())

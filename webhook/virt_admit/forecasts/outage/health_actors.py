@@ -259,7 +259,8 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
         low = max(remediated.low, freed.not_before - spent)
         remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
     parts += [Part("remediated", *remediated), gone]
-    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen))
+    late = machine_replacement.overdue(machine, view.title, wait, node, loss)
+    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen, *late))
 
 
 def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:

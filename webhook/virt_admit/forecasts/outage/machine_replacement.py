@@ -108,6 +108,21 @@ def deletion(machine: Object | None, node: str, loss: Loss) -> str:
     return f"Machine {machine.name} is being deleted{since}{until}"
 
 
+def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss) -> Iterator[str]:
+    """Yield that a check should have deleted the Machine of a lost node long ago: what keeps it from that is not known.
+
+    ``wait``: the seconds for which the node must be lost before.
+    """
+    found, now = find(loss.cluster, NODE, "", node), clock.now(loss.cluster)
+    lost = (
+        node_phases.unready_since(found) if found is not None and node_health.silence_now(node, loss.cluster) else None
+    )
+    limit = datetime.timedelta(seconds=wait) + _SETTLED
+    if machine is not None and lost is not None and now is not None and now - lost > limit:
+        since = duration(now - lost)
+        yield f"why {check} has not deleted Machine {machine.name}, whose node is lost since {since}"
+
+
 def _left(machine: Object, loss: Loss) -> int | None:
     """Return how many seconds the drain of a Machine may still wait; None: without a limit, or it has ended."""
     limit, now = machine_drain.ends(machine), clock.now(loss.cluster)
