@@ -260,10 +260,6 @@ REPORTING = [*NODES[:3], node("d", "False")]
             "No: MachineConfigPool worker is paused. 4 nodes can be drained.",
         ),
         (seen(NODES, MIGRATING), "No: node d does not report. 4 nodes can be drained."),
-        (
-            seen(NODES, [vmi("cache", "a", None)]),
-            "No: node d does not report. The outcome for 1 VM cannot be determined",
-        ),
         (Snapshot([*REPORTING]), "Unknown: not all data could be read, so a drain may be blocked."),
     ],
 )

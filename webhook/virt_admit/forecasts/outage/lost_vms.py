@@ -15,7 +15,7 @@ from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
-from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
+from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
@@ -80,8 +80,10 @@ class LostVm:
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
-    from_now: bool = False
-    """Whether the time line begins now: a node that was lost before is being freed already."""
+    @property
+    def from_now(self) -> bool:
+        """Whether the time line begins now: a node that was lost before is being freed already."""
+        return bool(self.parts) and self.parts[0].what != DETECTED
 
     @property
     def at(self) -> Seconds | None:
@@ -319,7 +321,6 @@ def _row(
         f"{found.reason}; {first.begun or f'{first.check} acts'}",
         to=room.placed.get(pod.full_name) if room.fits else None,
         parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss, hooks.later),
-        from_now=bool(first.begun),
         by_hand=by_hand,
     )
 
