@@ -9,6 +9,7 @@ from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
 from virt_admit.cli.commands.drain import CODES, LOOKS_UP, render
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.drain.json import as_data
@@ -20,7 +21,7 @@ KUBEVIRT = "kubevirt.io/v1"
 def drain(cluster, name, form):
     """Return what the command prints, and its exit code."""
     result = plan(cluster, *[name] if name else [])
-    return render(result, form), CODES[result.drainable]
+    return render(result, form, clock.now(cluster)), CODES[result.drainable]
 
 
 def made(api_version, kind, name, namespace="shop", **fields):
@@ -241,21 +242,25 @@ def paused_pool():
     return manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec)
 
 
+REPORTING = [*NODES[:3], node("d", "False")]
+
+
 @pytest.mark.parametrize(
     ("cluster", "answer"),
     [
-        (seen(NODES, MIGRATING), "Yes: 4 nodes can be drained."),
-        (seen(NODES, STOPPING), "Yes, at a cost: 4 nodes can be drained. 1 VM would stop for good."),
-        (seen(NODES, BLOCKING), "No: 1 of 4 nodes cannot be drained (1 VM): b."),
+        (seen(REPORTING, MIGRATING), "Yes: 4 nodes can be drained."),
+        (seen(REPORTING, STOPPING), "Yes, at a cost: 4 nodes can be drained. 1 VM would stop for good."),
+        (seen(REPORTING, BLOCKING), "No: 1 of 4 nodes cannot be drained (1 VM): b."),
         (
-            seen(NODES, [vmi("cache", "a", None)]),
+            seen(REPORTING, [vmi("cache", "a", None)]),
             "Unknown: the outcome for 1 VM cannot be determined, so a drain may be blocked.",
         ),
         (
-            seen(NODES, MIGRATING, [paused_pool()]),
+            seen(REPORTING, MIGRATING, [paused_pool()]),
             "No: MachineConfigPool worker is paused. 4 nodes can be drained.",
         ),
-        (Snapshot([*NODES]), "Unknown: not all data could be read, so a drain may be blocked."),
+        (seen(NODES, MIGRATING), "No: node d does not report. 4 nodes can be drained."),
+        (Snapshot([*REPORTING]), "Unknown: not all data could be read, so a drain may be blocked."),
     ],
 )
 def test_can_the_cluster_be_upgraded(cluster, answer):

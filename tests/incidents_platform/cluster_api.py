@@ -37,12 +37,21 @@ def drain_of_a_dead_node() -> Incident:
     items = dead(cluster("n1", vms=[("web", "n1")]), "n1")
     labels = {"app": "checkout"}
     (own,) = deployment("checkout", "vms", ["n1"], labels)[2:]
+    own["spec"]["tolerations"] = [
+        {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    ]
     protects = budget("checkout", "vms", labels, 1, available=1)
     protects["status"] |= {"currentHealthy": 0}
     draining = {"type": "DrainingSucceeded", "status": "False", "reason": "Draining"}
     items += [unready(own), protects, machine("machine-n1", "n1", conditions=[draining]), *management()]
-    says = ("its kubelet does not report, so evicted pods are not seen to end", "PodDisruptionBudget vms/checkout")
-    return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/13508", items, "drain n1", 1, says)
+    says = (
+        "its kubelet does not report, so evicted pods are not seen to end",
+        "loss of n1: no; 1 VM: 1 never restarts",
+        "is being deleted since 5 h 00, and its drain waits without a limit for pod vms/checkout-",
+        "machine.cluster.x-k8s.io/exclude-node-draining=",
+    )
+    source = "https://github.com/kubernetes-sigs/cluster-api/issues/13508"
+    return Incident(source, items, "explain node/n1", 0, says, ("MachineHealthCheck workers acts",))
 
 
 def volumes_of_a_dead_node() -> Incident:

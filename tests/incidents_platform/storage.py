@@ -6,7 +6,7 @@ from tests.healthy.machines import INFRA, claim, kubevirt, machine, storage_clas
 from tests.healthy.parts import Object, ago, budget, namespaces, node, obj
 from tests.healthy.storage import HARVESTER, harvester, harvester_vm, longhorn_volume, rook
 
-from .case import NODES, Incident, only, unready
+from .case import NODES, Incident, cluster, dead, only, unready
 
 POLICY = "block-if-contains-last-replica"
 
@@ -250,6 +250,27 @@ def volume_limit(command: str) -> Incident:
 VMS = ("crm", "db", "mail", "web", "wiki")
 
 
+def volume_of_a_dead_node() -> Incident:
+    items = cluster(vms=[]) + machine("db", "n3", disks=["db"]) + claim("db", modes=("ReadWriteOnce",))
+    vmi, pod = only(items, "VirtualMachineInstance", "db"), only(items, "Pod", "virt-launcher-db-k2x7q")
+    vmi["status"] = {"phase": "Scheduling", "activePods": {pod["metadata"]["uid"]: "n3"}, "conditions": []}
+    for each in (vmi, pod):
+        each["metadata"]["creationTimestamp"] = ago(minutes=26)
+    pod["status"] = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+    spec = {
+        "attacher": "rook-ceph.rbd.csi.ceph.com",
+        "nodeName": "n2",
+        "source": {"persistentVolumeName": "pvc-vms-db"},
+    }
+    items.append(obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=spec, status={"attached": True}))
+    says = (
+        "claim db is still attached to n2, which does not report since 5 h 00",
+        "kubectl taint nodes n2 node.kubernetes",
+    )
+    source = "https://github.com/longhorn/longhorn/issues/5345"
+    return Incident(source, dead(items, "n2"), "explain vm/db -n vms", 0, says)
+
+
 def incidents() -> list[Incident]:
     return [
         wrong_selector(),
@@ -268,4 +289,5 @@ def incidents() -> list[Incident]:
         osd_without_data(),
         upgrade_without_the_drain_taint(),
         volume_limit("drain n1"),
+        volume_of_a_dead_node(),
     ]

@@ -201,7 +201,10 @@ def _backoff(case: Case) -> Iterator[str]:
     waits = not case.is_over(late) and min(move.pod, move.ended) > late and not case.how.get("refused")
     if waits and all(case.future.has_place(at, case.node) for at in steps):
         yield f"it does not start at the end of the pause at {end:.1f}"
-    if vm_states_times.moment(state.until) not in case.said.reason and case.said.outcome is VmOutcome.MIGRATES:
+    if (
+        vm_states_times.moment(state.until, clock.instant(case.time)) not in case.said.reason
+        and case.said.outcome is VmOutcome.MIGRATES
+    ):
         yield "the reason does not say when the next one starts"
     copied = case.how.get("failures") and any("Running" in each.phases for each in failed[-1:])
     if copied and (state.failure is None or state.failure.text != FAILED):

@@ -15,7 +15,7 @@ from virt_admit.model.kubernetes import clock
 def drain(snapshot, of, output):
     """Return the report about a drain of one node, and the exit code."""
     result = drain_plan.plan(snapshot, of)
-    return render(result, output), CODES[result.drainable]
+    return render(result, output, clock.now(snapshot)), CODES[result.drainable]
 
 
 # --- a drain that has not moved for an hour ------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """A live cluster keeps the fields that an outage declares: with them alone it says the same."""
 
 from tests import blindness
-from tests.forecasts.outage import losses
+from tests.forecasts.outage import losses, test_deletion_under_way
 from tests.forecasts.outage.losses import claim, disk, master, nhc, node, vm
+from tests.healthy.parts import ago
 from virt_admit.forecasts.outage.outages import READS, Question, outages
 from virt_admit.kube.field_filter import FieldSet
 from virt_admit.model.kubernetes import kinds
@@ -13,9 +14,9 @@ from virt_admit.reports.outage import json
 KEPT = {kind: FieldSet(paths) for kind, paths in READS.items()}
 
 
-def answers(objects):
+def answers(objects, time=None):
     def answer(chosen):
-        cluster = Snapshot(map(Object, chosen), ["*"], server_version="v1.34.0")
+        cluster = Snapshot(map(Object, chosen), ["*"], server_version="v1.34.0", time=time)
         return [json.as_data(outages(Question(worst=number), cluster)) for number in (1, 2)]
 
     known = [each for each in objects if kinds.of(Object(each)) in KEPT]
@@ -50,3 +51,20 @@ def test_machines_and_volumes():
     (lost,) = [vm for one in whole[0]["outages"] for vm in one["vms"]]
     assert lost["outcome"] == "restarts"
     assert {"what": "started", "low": 40, "high": 60} in lost["parts"]
+
+
+def test_machines_that_are_being_deleted():
+    under_way = test_deletion_under_way
+    limited, notes = {"nodeDrainTimeout": "5m"}, {"pre-drain.delete.hook.machine.cluster.x-k8s.io/hook": "owner"}
+    own = [
+        under_way.capi(under_way.machine(under_way.LONG)),
+        under_way.capi(under_way.machine(under_way.SHORT, **limited)),
+        under_way.capi(under_way.machine(under_way.LONG, notes=notes)),
+        under_way.openshift(under_way.LONG),
+    ]
+    reasons = set()
+    for each in own:
+        whole, kept = answers(under_way.cluster_with(each, under_way.ledger()), ago())
+        assert whole == kept
+        reasons |= {vm["reason"] for one in whole[0]["outages"] for vm in one["vms"]}
+    assert len(reasons) == 3  # the drains of both platforms wait for the same pod

@@ -76,8 +76,8 @@ def test_what_a_third_node_says(third, possible):
     [
         [member(name) for name in "ab"],  # the API stops while one is rebooted, and goes on after that
         [member("a")],
-        [member(name) for name in "abcd"] + [member("e", "Unknown")],  # 3 of 5 are left
-        [member(name, labels={}) for name in "ab"] + [member("c", "Unknown", labels={})],  # no control plane is here
+        [member(name) for name in "abcd"] + [member("e", "False")],  # 3 of 5 are left
+        [member(name, labels={}) for name in "ab"] + [member("c", "False", labels={})],  # no control plane is here
     ],
     ids=["two", "one", "five", "outside"],
 )

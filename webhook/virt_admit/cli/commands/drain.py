@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
@@ -26,6 +26,7 @@ from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
 from virt_admit.model.in_order import InOrder
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
@@ -140,7 +141,7 @@ def command(
     if form == "html":
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
     else:
-        click.echo(render(result, form, summary=summary).rstrip("\n"))
+        click.echo(render(result, form, clock.now(cluster), summary=summary).rstrip("\n"))
         print_forbidden(cluster, LOOKS_UP, form)
     return snapshot_age.judged(_code(result, longest_downtime), cluster, sources[0][1], max_age)
 
@@ -169,11 +170,11 @@ def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
     return plan(cluster, *selected.names, unseen=selected.unseen, in_order=in_order)
 
 
-def render(result: Plan, output: str, *, summary: bool = False) -> str:
-    """Return a plan as ``text`` or ``json``."""
+def render(result: Plan, output: str, now: datetime | None, *, summary: bool = False) -> str:
+    """Return a plan as ``text`` or ``json``. ``now``: the time of the listing, if it is known."""
     if output == "json":
         return json.dumps(drain_json.as_data(result), indent=2)
-    return drain_text.summary(result) if summary else drain_text.text(result)
+    return drain_text.summary(result) if summary else drain_text.text(result, now)
 
 
 def _answer(
@@ -186,7 +187,7 @@ def _answer(
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}
     if form == "html":
         return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))
-    rendered = render(result, "text", summary=summary)
+    rendered = render(result, "text", clock.now(cluster), summary=summary)
     return multi_cluster.ClusterAnswer(code, verdicts, drain_json.as_data(result), rendered)
 
 

@@ -135,7 +135,7 @@ class Plan:
     uncovered: tuple[str, ...] | None = None
     """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss. None: unknown."""
     held: tuple[str, ...] = ()
-    """Pools that are paused, so that an upgrade stops although every node can be drained."""
+    """Paused pools and nodes that do not report: an upgrade stops at them although every node can be drained."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome on all nodes."""
@@ -179,7 +179,7 @@ def plan(cluster: Cluster, *nodes: str, unseen: Iterable[str] = (), in_order: In
         unseen=tuple(dict.fromkeys((*unread_nodes, *(what for node in plans for what in node.unseen)))),
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
-        held=tuple(node_notes.paused_pools(cluster)) if whole else (),
+        held=(*node_notes.paused_pools(cluster), *node_notes.not_reporting(cluster)) if whole else (),
     )
 
 

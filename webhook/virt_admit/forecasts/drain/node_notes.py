@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -62,6 +62,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _shut_down_instead(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
+    yield from _awaited_elsewhere(node, cluster)
     yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
@@ -152,6 +153,13 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{cut(volume_attachments.detach_error(found), 200)}. Pods that need it do not start elsewhere, and Cluster API "
             f"keeps a Machine until it is detached. See the driver's controller, and: {described}"
         )
+
+
+def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which volumes of a node that does not report keep pods of other nodes from starting."""
+    for found in volume_attachments.awaited(node.name, cluster):
+        on = found.pod.at("spec", "nodeName").text
+        yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
 
 
 def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -255,7 +263,9 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 if detach is None
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
-            found[node] = f"Cluster API ends the drain for Machine {machine.name} at {moment(end)}: {after}."
+            found[node] = (
+                f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
+            )
     return found
 
 
@@ -266,6 +276,19 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
     return found
+
+
+def not_reporting(cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes do not report, so that nothing can update them. Those that are being updated may reboot.
+
+    Cluster API replaces its nodes instead.
+    """
+    updates = updaters.of_nodes(cluster)
+    for node in cluster.known(NODE):
+        silent, update = node_health.silent_for(node.name, cluster), updates.get(node.name)
+        reboots = update is not None and update.phase in node_phases.EMPTIED
+        if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
+            yield f"node {node.name} {silent}"
 
 
 def paused_pools(cluster: Cluster) -> Iterator[str]:

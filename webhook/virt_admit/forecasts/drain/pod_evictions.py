@@ -160,7 +160,7 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
     unseen: list[str] = []
     for pod in (*pods, *filter(_lingers, here)):
         try:
-            found = _obstacle(pod, cluster)
+            found = obstacle(pod, cluster)
         except Unseen as error:
             unseen.append(error.what)
             continue
@@ -233,7 +233,7 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
 # --- budgets and pods that do not end ----------------------------------------------------------------------------
 
 
-def _obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
+def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     """Return what keeps a pod from being evicted at once; None if nothing does.
 
     Raises:

@@ -32,13 +32,11 @@ from virt_admit.forecasts.remediation.reactivation import Reactivation
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
 from virt_admit.model import machine_nodes
-from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
-from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, machine_owners, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.etcd_guard import ETCD
@@ -47,7 +45,6 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 _HARVESTER_LATE: Final = 60
 """Seconds until another pod of Harvester has the Lease of one that was lost."""
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
-_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +57,7 @@ class Actor:
     parts: tuple[Part, ...] = ()
     """Until the pods of the node are gone; empty if it refuses."""
     refuses: str = ""
+    """Why the pods never go; empty: they do."""
     detach: Detach = Detach.UNKNOWN
     unseen: tuple[str, ...] = ()
     """What could not be read, so that it may refuse, or may act after all."""
@@ -67,11 +65,18 @@ class Actor:
     """What makes it act; empty: that is not known."""
     reactivation: Reactivation | None = None
     """What makes it act, if the check itself is changed."""
+    begun: str = ""
+    """What goes on already, of a node that is lost: the parts count from now. Empty: it has not acted yet."""
 
     @property
     def at(self) -> Seconds | None:
         """When the pods of the node are gone, counted from the loss. None: never."""
         return None if self.refuses else total(self.parts)
+
+    @property
+    def says(self) -> str:
+        """Why the pods never go, as a sentence about the check."""
+        return f"{self.check} {'can do no more' if self.begun else 'refuses'}: {self.refuses}"
 
     @property
     def certain(self) -> bool:
@@ -227,15 +232,21 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     check = view.watch.check
     course = _first(view, node, loss.cluster)
     remediator = course.stage.name if course.stage is not None else ""
-    refuses, unseen = _refusal(view, node, loss)
-    freed = refuses or _freed(view, course, node, loss)
-    unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen)))
+    machine = _machine_of(view, node, loss.cluster) if _deletes(view, course) else None
+    begun = machine_replacement.deletion(machine, node, loss)
+    refuses, unseen = (loss.stopped, ()) if begun else _refusal(view, node, loss)
+    freed = refuses or _freed(view, course, machine, node, loss)
+    if not begun:
+        unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen)))
     if isinstance(freed, str):
-        again = reactivation.reactivation(view.watch, view.budget, node, _down(view, loss), loss.cluster)
-        remedy = machine_replacement.remedy(_machine_of(view, node, loss.cluster), loss)
-        if again and not remedy:
-            remedy = again.remedy
-        return Actor(node, view.title, remediator, refuses=freed, unseen=unseen, remedy=remedy, reactivation=again)
+        remedy = "" if refuses else machine_replacement.remedy(machine, node, loss)
+        down = _down(view, loss)
+        again = None if begun else reactivation.reactivation(view.watch, view.budget, node, down, loss.cluster)
+        remedy = remedy or (again.remedy if again else "")
+        return Actor(node, view.title, remediator, (), freed, Detach.UNKNOWN, unseen, remedy, again, begun)
+    if begun:
+        parts = [Part("remediated", *freed.takes), freed.gone]
+        return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, freed.unseen, begun=begun)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = [detection(loss), Part("waited", wait, wait)]
     if view.cooldown.high != 0:
@@ -248,7 +259,8 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
         low = max(remediated.low, freed.not_before - spent)
         remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
     parts += [Part("remediated", *remediated), gone]
-    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen))
+    late = machine_replacement.overdue(machine, view.title, wait, node, loss)
+    return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen, *late))
 
 
 def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:
@@ -322,16 +334,21 @@ def _etcd(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
 # --- how the pods go ---------------------------------------------------------------------------------------------
 
 
-def _freed(view: _Watch, course: FirstRemediator, node: str, loss: Loss) -> FreedPods | str:
+def _deletes(view: _Watch, course: FirstRemediator) -> bool:
+    """Return whether the Machine of the node is deleted."""
+    if course.stage is None or course.step is None:
+        return course.stage is not None and not view.watch.check.external
+    return course.step.kind is kinds.MDR_TEMPLATE
+
+
+def _freed(view: _Watch, course: FirstRemediator, machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
     """Return how the pods of a node go after its remediator begins; as text why they never go."""
     stage, step = course.stage, course.step
     if stage is None:
         return course.fails
-    if step is None and not view.watch.check.external:
-        return machine_replacement.by_deletion(_machine_of(view, node, loss.cluster), node, loss)
+    if _deletes(view, course):
+        return machine_replacement.by_deletion(machine, node, loss)
     kind = step.kind if step is not None else None
-    if kind is kinds.MDR_TEMPLATE:
-        return machine_replacement.by_deletion(_machine_of(view, node, loss.cluster), node, loss)
     if kind is kinds.SNR_TEMPLATE:
         own = view.nodes.get(node)
         measured = [own] if own is not None and view.watch.check.kind is kinds.NHC else None
@@ -378,12 +395,3 @@ def evicted(node: str, loss: Loss) -> int | None:
     """
     delay = loss.taint_delay(node)
     return None if delay is None else (detection(loss).high or 0) + delay + machine_replacement.TOLERATED
-
-
-def taint(nodes: tuple[str, ...]) -> str:
-    """Return what an administrator must type, after the power-off is confirmed."""
-    verb = "is" if len(nodes) == 1 else "are"
-    return (
-        f"as a decision, confirm that {names(nodes)} {verb} powered off, then: "
-        f"{shell('kubectl', 'taint', 'nodes', *map(argument, nodes), _OUT_OF_SERVICE)}"
-    )

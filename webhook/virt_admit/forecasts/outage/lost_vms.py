@@ -15,9 +15,9 @@ from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
-from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
+from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -25,6 +25,7 @@ from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
+from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY, amounts
 
@@ -80,8 +81,13 @@ class LostVm:
     unseen: tuple[str, ...] = ()
 
     @property
+    def from_now(self) -> bool:
+        """Whether the time line begins now: a node that was lost before is being freed already."""
+        return bool(self.parts) and self.parts[0].what != DETECTED
+
+    @property
     def at(self) -> Seconds | None:
-        """When the guest runs again, counted from the loss."""
+        """When the guest runs again, counted from the loss, or from now."""
         return total(self.parts) if self.parts else None
 
 
@@ -262,6 +268,11 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
     return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
 
 
+def _by_hand(node: str, cluster: Cluster) -> str:
+    when = "as a decision" if node_health.silence_now(node, cluster) else "after such a loss"
+    return f"{when}, {fence_taints.fence(node)}"
+
+
 def _row(
     case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str, silent: Sequence[SilentWebhook]
 ) -> LostVm:
@@ -289,7 +300,7 @@ def _row(
         return row(
             LossOutcome.NEVER,
             _unattended(node, coverage),
-            f"{_acting(node, coverage)}; or, {health_actors.taint((node,))}",
+            f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}",
             by_hand=None if nowhere else by_hand,
         )
     if comes and bound:
@@ -307,7 +318,7 @@ def _row(
         return row(LossOutcome.UNKNOWN, doubts[0][0], by_hand=by_hand, unseen=tuple(what for _, what in doubts if what))
     return row(
         LossOutcome.RESTARTS,
-        f"{found.reason}; {first.check} acts",
+        f"{found.reason}; {first.begun or f'{first.check} acts'}",
         to=room.placed.get(pod.full_name) if room.fits else None,
         parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss, hooks.later),
         by_hand=by_hand,
@@ -324,7 +335,9 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
         yield "not all admission webhooks could be read, and one of them may keep VMs from starting", hidden
     if coverage.first is None:
         unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
-        yield f"it is not known which health check acts for {case.node}", names(unseen)
+        begun = next((actor for actor in coverage.actors if actor.begun and not actor.refuses), None)
+        why = f"{begun.begun}, and it is not known {names(begun.unseen)}" if begun is not None else ""
+        yield why or f"it is not known which health check acts for {case.node}", names(unseen)
     if room.fits is not True and pod not in room.safe:
         if room.fits is False:
             yield "not all VMs find a place, and which of them do depends on who starts first", ""
@@ -340,7 +353,7 @@ def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
 
 
 def _unattended(node: str, coverage: NodeCoverage) -> str:
-    refusing = [f"{actor.check} refuses: {actor.refuses}" for actor in coverage.actors]
+    refusing = [actor.says for actor in coverage.actors]
     return "; ".join(refusing) if refusing else f"no health check watches {node}"
 
 

@@ -1,26 +1,45 @@
 """How the pods of a lost node go when its Machine is deleted: the dead node is drained first.
 
-KubeVirt refuses the eviction of VMs that must migrate, so the drain ends when their deletion time has passed. Sources:
-openshift/machine-api-operator:pkg/controller/machine/drain_controller.go;
-kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go#shouldSkipPod.
+Budgets are honored and KubeVirt refuses the eviction of VMs that must migrate, so the drain ends when the deletion time of
+these pods has passed: of an unreachable node no other end is awaited. Sources:
+openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode;
+kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#drainNode,
+:core/reconcilers/machine/drain/filters.go#shouldSkipPod #drainLabelFilter.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import pod_budgets
+from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import NODE_GONE, Detach, Part, Seconds, detection
-from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import clock, kinds, node_health
+from virt_admit.model.kubernetes.clock import duration
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, PDB, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import node_phases
 from virt_admit.model.remediation import machine_drain
 
-_UNDRAINED: Final = ("machine.openshift.io/exclude-node-draining", "machine.cluster.x-k8s.io/exclude-node-draining")
+_UNDRAINED: Final = {
+    MACHINE: "machine.openshift.io/exclude-node-draining",
+    CAPI_MACHINE: "machine.cluster.x-k8s.io/exclude-node-draining",
+}
+"""The annotation of a Machine whose node is not drained."""
+_SKIPPED: Final = "cluster.x-k8s.io/drain"
+"""The label of pods that Cluster API does not evict, with the value ``skip``."""
 TOLERATED: Final = 300
 """Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
 _GRACE: Final = 30
@@ -43,18 +62,24 @@ class FreedPods(NamedTuple):
 
 
 def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
-    """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first."""
-    if machine is not None and any(machine.annotation(key).present for key in _UNDRAINED):
-        return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED)
-    if machine is not None and (stuck := _stuck(machine, loss)):
-        return stuck
+    """Return how the pods of a node go when its Machine is deleted: its controller drains the dead node first.
+
+    Of a deletion that has begun the time counts from now.
+    """
+    begun = deletion(machine, node, loss)
+    if machine is not None and begun:
+        return _rest_of(machine, begun, node, loss)
+    if machine is not None and _is_undrained(machine):
+        return _freed()
     limit = _drain_timeout(machine)
+    if limit is None and (held := next(_held_for_good(node, loss), None)):
+        return f"the drain of the dead node never ends: nothing deletes pod {held.pod.full_name}, and {held.why}"
     refusing, perhaps, unread = _refusing(node, loss)
     ends = _drain_end(refusing, node, loss)
     if ends is None and limit is None:
         if _perhaps_first(node, loss):
             first = f"whether {node} is tainted before its zone counts as in trouble"
-            return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, unseen=(first,))
+            return _freed(first)
         return (
             "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
             "deletes their pods"
@@ -66,30 +91,231 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
     return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends, unseen=unseen)
 
 
-def _stuck(machine: Object, loss: Loss) -> str:
-    """Return that a Machine is being deleted already, and waits for volumes that nothing detaches; empty: it does not.
+# --- a deletion that has begun -----------------------------------------------------------------------------------
 
-    Nothing deletes the pods of a dead node before its Machine is gone, so their volumes stay attached
-    (machine_controller.go#shouldWaitForNodeVolumes).
+
+def deletion(machine: Object | None, node: str, loss: Loss) -> str:
+    """Return since when the Machine of a node that does not report is being deleted, and until when its drain may wait.
+
+    Empty: it is not being deleted.
     """
-    began = machine_drain.volume_wait(machine) if machine.deleted else None
-    age = clock.since(began, loss.cluster)
-    if age is None or age < _DETACHED or machine_drain.detach_timeout(machine) is not None:
+    if machine is None or not machine.deleted or not node_health.silence_now(node, loss.cluster):
+        return ""
+    age, left, now = _age(machine, loss), _left(machine, loss), clock.now(loss.cluster)
+    since = f" since {duration(age)}" if age is not None else ""
+    ends = now + datetime.timedelta(seconds=left) if left and now is not None else None
+    until = f", and its drain ends at {moment(ends, now)} at the latest" if ends is not None else ""
+    return f"Machine {machine.name} is being deleted{since}{until}"
+
+
+def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss) -> Iterator[str]:
+    """Yield that a check should have deleted the Machine of a lost node long ago: what keeps it from that is not known.
+
+    ``wait``: the seconds for which the node must be lost before.
+    """
+    found, now = find(loss.cluster, NODE, "", node), clock.now(loss.cluster)
+    lost = (
+        node_phases.unready_since(found) if found is not None and node_health.silence_now(node, loss.cluster) else None
+    )
+    limit = datetime.timedelta(seconds=wait) + _SETTLED
+    if machine is not None and lost is not None and now is not None and now - lost > limit:
+        since = duration(now - lost)
+        yield f"why {check} has not deleted Machine {machine.name}, whose node is lost since {since}"
+
+
+def _left(machine: Object, loss: Loss) -> int | None:
+    """Return how many seconds the drain of a Machine may still wait; None: without a limit, or it has ended."""
+    limit, now = machine_drain.ends(machine), clock.now(loss.cluster)
+    drained = machine_drain.is_drained(machine) or machine_drain.volume_wait(machine) is not None
+    if limit is None or now is None or drained:
+        return None
+    return max(int((limit - now).total_seconds()), 0)
+
+
+def _age(machine: Object, loss: Loss) -> datetime.timedelta | None:
+    return clock.since(machine.metadata["deletionTimestamp"].text, loss.cluster)
+
+
+_SETTLED: Final = datetime.timedelta(minutes=10)
+"""Owners of hooks act within minutes, and volumes of pods that are gone are detached within six."""
+_SLOW: Final = datetime.timedelta(minutes=30)
+"""After that a deletion that nothing is known to hold up takes longer than a drain and the end of an instance."""
+
+
+def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | str:
+    """Return how a deletion goes on that has begun: a text where it waits for something without a limit."""
+    if waits := _hook(machine, loss) or _volumes(machine, loss):
+        return f"{begun}, and {waits}"
+    if hooks := _hooks(machine)[1]:
+        return _freed(f"whether its owner removes hook {names(hooks, 120)} of Machine {machine.name}")
+    if machine_drain.is_drained(machine) or _is_undrained(machine):
+        return _ending(machine, begun, loss)
+    held, left = list(_holding(node, loss)), _left(machine, loss)
+    if not held or left == 0:
+        return _ending(machine, begun, loss)
+    if left is not None:
+        return FreedPods(Seconds(left, None), NODE_GONE, Detach.FORCED)
+    if certain := [each for each in held if each.certain]:
+        more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
+        return (
+            f"{begun}, and its drain waits without a limit for pod {certain[0].pod.full_name}{more}: {certain[0].why}"
+        )
+    return _freed(f"whether the drain of Machine {machine.name} ends: pod {held[0].pod.full_name}: {held[0].why}")
+
+
+def _ending(machine: Object, begun: str, loss: Loss) -> FreedPods:
+    """Return the end of a deletion that nothing is known to hold up, unless it lasts too long for that."""
+    age = _age(machine, loss)
+    said = machine_drain.condition(machine, "Deleting")["reason"].text
+    return _freed(f"why {begun}{f' ({said})' if said else ''}") if age is None or age > _SLOW else _freed()
+
+
+def _freed(*unseen: str) -> FreedPods:
+    return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, unseen=unseen)
+
+
+def _hooks(machine: Object) -> tuple[str, tuple[str, ...]]:
+    """Return the hooks that a Machine waits for now, and the step of its deletion before which it does."""
+    before = machine_drain.holding_hooks(machine)
+    return ("pre-drain", before) if before else ("pre-terminate", machine_drain.terminating_hooks(machine))
+
+
+def _hook(machine: Object, loss: Loss) -> str:
+    """Return the hooks that a Machine waits for without a limit; empty: none, or their owners may still act."""
+    (step, hooks), age = _hooks(machine), _age(machine, loss)
+    if not hooks or age is None or age < _SETTLED:
+        return ""
+    return f"waits for the {step} hook {names(hooks, 120)}, which no time-out ends"
+
+
+def _volumes(machine: Object, loss: Loss) -> str:
+    """Return that a Machine waits for volumes that nothing detaches; empty: it does not.
+
+    Nothing deletes the pods of a dead node before its Machine is gone, so their volumes stay attached. Releases that skip
+    this wait on an unreachable node do not report it (machine_controller.go#shouldWaitForNodeVolumes).
+    """
+    age = clock.since(machine_drain.volume_wait(machine), loss.cluster)
+    if age is None or age < _SETTLED or machine_drain.detach_timeout(machine) is not None:
         return ""
     return (
-        f"Machine {machine.name} is being deleted and has waited {int(age.total_seconds() // 60)} min for volumes to be "
-        "detached, which nothing does on a dead node: nodeVolumeDetachTimeout is not set"
+        f"has waited {int(age.total_seconds() // 60)} min for volumes to be detached, which nothing does on a dead node: "
+        "nodeVolumeDetachTimeout is not set"
     )
 
 
-def remedy(machine: Object | None, loss: Loss) -> str:
+def remedy(machine: Object | None, node: str, loss: Loss) -> str:
     """Return what lets the deletion of a Machine end; empty: nothing about the Machine holds it up."""
-    stuck = machine is not None and _stuck(machine, loss)
-    return f"set nodeVolumeDetachTimeout of Machine {machine.name}" if machine is not None and stuck else ""
+    if machine is None:
+        return ""
+    kind = CAPI_MACHINE if kinds.of(machine) is CAPI_MACHINE else MACHINE
+    if not deletion(machine, node, loss):
+        held = _drain_timeout(machine) is None and next(_held_for_good(node, loss), None)
+        way = f"set nodeDrainTimeout of Machine {machine.name}, or " if kind is CAPI_MACHINE else ""
+        return (
+            f"{way}let pod {held.pod.full_name} be evicted: {held.remedy[:1].lower()}{held.remedy[1:]}" if held else ""
+        )
+    if _hook(machine, loss):
+        return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
+    if _volumes(machine, loss):
+        return f"set nodeVolumeDetachTimeout of Machine {machine.name}"
+    return _undrain(machine, kind, node)
 
 
-_DETACHED: Final = datetime.timedelta(minutes=10)
-"""kube-controller-manager detaches the volumes of pods that are gone within six minutes."""
+def _undrain(machine: Object, kind: Kind, node: str) -> str:
+    or_limit = ", or set its nodeDrainTimeout" if kind is CAPI_MACHINE else ""
+    return typed(
+        f"as a decision, confirm that {node} is powered off, then end the drain of its Machine{or_limit}",
+        about("annotate", machine, kind, f"{_UNDRAINED[kind]}="),
+    )
+
+
+def _is_undrained(machine: Object) -> bool:
+    return any(machine.annotation(key).present for key in _UNDRAINED.values())
+
+
+# --- what holds a drain ------------------------------------------------------------------------------------------
+
+
+class HeldPod(NamedTuple):
+    """A pod for which the drain of a dead node waits."""
+
+    pod: Object
+    why: str
+    remedy: str
+    certain: bool
+    """Whether this never passes by itself."""
+
+
+def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
+    """Yield the pods for which a drain that runs waits: their eviction is refused, and nothing else deletes them.
+
+    Of an unreachable node no end of a pod is awaited that is being deleted.
+    """
+    found = find(loss.cluster, NODE, "", node)
+    unreachable = found is None or found.condition("Ready")["status"].text == "Unknown"
+    lost = node_phases.unready_since(found) if found is not None else None
+    now = clock.now(loss.cluster)
+    silent = (now - lost).total_seconds() if lost is not None and now is not None else 0
+    for pod in _evicted(node, loss):
+        if pod.deleted and unreachable:
+            continue
+        tolerated = None if pod.deleted else _tolerated(pod, 0)
+        if tolerated is not None and silent < tolerated + _TAINTED:
+            continue  # its deletion comes
+        if held := _held(pod, loss):
+            yield held
+
+
+_TAINTED: Final = 300
+"""Seconds in which the node controller deletes a pod whose toleration has ended, also where it taints slowly."""
+
+
+def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
+    """Yield the pods for which a drain would wait forever after the loss of a node that reports now."""
+    for pod in _evicted(node, loss):
+        if pod.deleted or pod_evictions.is_of_vm(pod) or _tolerated(pod, 0) is not None:
+            continue
+        held = _held(pod, loss)
+        if held is not None and held.certain and not _goes_unhealthy(pod, loss):
+            yield held
+
+
+def _evicted(node: str, loss: Loss) -> Iterator[Object]:
+    for pod in entry(loss.cluster, pod_evictions.by_node, node) or ():
+        if pod_evictions.is_evicted(pod) and pod.labels.get(_SKIPPED, "").lower() != "skip":
+            yield pod
+
+
+def _goes_unhealthy(pod: Object, loss: Loss) -> bool:
+    """Return whether its budget lets a pod go once it is not ready, as all pods of a lost node are."""
+    budgets = pod_budgets.selecting(pod, loss.cluster)
+    return len(budgets) == 1 and budgets[0].at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
+
+
+def _held(pod: Object, loss: Loss) -> HeldPod | None:
+    """Return why the eviction of a pod is refused; None: it is not."""
+    try:
+        found = pod_evictions.obstacle(pod, loss.cluster)
+    except Unseen as unseen:
+        return HeldPod(pod, f"cannot read {unseen.what}", "", certain=False)
+    if not isinstance(found, Blocker):
+        return _held_vm(pod, loss)
+    subject = f"{found.subject}: " if found.kind == PDB.kind else ""
+    return HeldPod(pod, f"{subject}{found.reason}", found.remedy, certain=not found.now)
+
+
+def _held_vm(pod: Object, loss: Loss) -> HeldPod | None:
+    """Return that KubeVirt refuses to evict the pod of a VM; None: it is another pod, or is evicted."""
+    name = vm_ledger.vmi_name(pod)
+    vmi = next((each for each in loss.vmis(pod.at("spec", "nodeName").text or "") if each.name == name), None)
+    if vmi is None or vmi.namespace != pod.namespace:
+        return None
+    try:
+        stays = _stays(vmi, loss.cluster)
+    except Unseen as unseen:
+        return HeldPod(pod, f"cannot read {unseen.what}", "", certain=False)
+    why = "KubeVirt refuses its eviction, and nothing else deletes it"
+    return HeldPod(pod, why, "", certain=True) if stays else None
 
 
 def _drain_timeout(machine: Object | None) -> int | None:
@@ -106,7 +332,7 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
         return 0
     if loss.taint_delay(node) is None:
         return None
-    tolerated = [_tolerated(vmi) for vmi in refusing]
+    tolerated = [_tolerated(vmi, TOLERATED) for vmi in refusing]
     grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
     ends = [
         None if seconds is None else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
@@ -122,7 +348,7 @@ def _perhaps_first(node: str, loss: Loss) -> bool:
     others = (name for name in loss.in_zone_of(node) if name != node)
     if not loss.taints_the_first(node) or any(_refusing(other, loss)[0] for other in others):
         return False
-    return all(_tolerated(vmi) is not None for vmi in _refusing(node, loss)[0])
+    return all(_tolerated(vmi, TOLERATED) is not None for vmi in _refusing(node, loss)[0])
 
 
 def _refusing(node: str, loss: Loss) -> tuple[list[Object], list[Object], tuple[str, ...]]:
@@ -145,10 +371,10 @@ def _stays(vmi: Object, cluster: Cluster) -> bool:
     return lifecycle.eviction(strategy, vmis.migratable(vmi)) is not Eviction.SHUTS_DOWN
 
 
-def _tolerated(vmi: Object) -> int | None:
-    """Return how many seconds the pod of a VMI stays on an unreachable node; None: forever."""
-    for toleration in vmi.at("spec", "tolerations").items():
+def _tolerated(obj: Object, default: int) -> int | None:
+    """Return how many seconds a pod, or the pod of a VMI, stays on an unreachable node; None: forever."""
+    for toleration in obj.at("spec", "tolerations").items():
         key, effect = toleration["key"].text, toleration["effect"].text
         if key in (None, "", UNREACHABLE) and effect in (None, "", "NoExecute"):
             return toleration["tolerationSeconds"].integer
-    return TOLERATED
+    return default

@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
-from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation import fence_taints, machine_drain
 from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
@@ -36,6 +36,8 @@ READS: Final[Reads] = union(
     coverage.READS,
     launcher_pods.READS,
     loss.READS,
+    machine_drain.READS,
+    pod_evictions.READS,
     lost_storage.READS,
     lost_webhooks.READS,
     vmis.OWNER_READS,

@@ -12,6 +12,8 @@ from virt_admit.forecasts.remediation import timeline
 from virt_admit.forecasts.remediation.remediation_steps import Span
 from virt_admit.model.kubernetes.units import SECOND
 
+DETECTED: Final = "detected"
+"""The first part of every time line that counts from the loss."""
 ELSEWHERE: Final = " started elsewhere"
 """How the part ends that waits for pods which a controller creates again."""
 
@@ -71,7 +73,7 @@ def detection(loss: Loss) -> Part:
     one. All parts that kube-controller-manager decides are checked against its own controllers: ``tests/upstream/clocks.py``.
     """
     grace = timeline.grace_period(loss.cluster) // SECOND
-    return Part("detected", grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
+    return Part(DETECTED, grace, grace + _PERIOD + (_LEASE if loss.leader_moves else 0))
 
 
 _PERIOD: Final = 5

@@ -12,25 +12,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = {
-    VOLUME_ATTACHMENT: (
-        "spec.attacher",
-        "spec.nodeName",
-        "spec.source.persistentVolumeName",
-        "status.attached",
-        "status.attachError.message",
-        "status.detachError.message",
-    ),
-    PVC: ("spec.accessModes", "spec.volumeName"),
-    NODE: ("metadata.name",),
-    POD: ("spec.nodeName", "spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
-}
+READS: Final[Reads] = union(
+    node_health.READS,
+    {
+        VOLUME_ATTACHMENT: (
+            "spec.attacher",
+            "spec.nodeName",
+            "spec.source.persistentVolumeName",
+            "status.attached",
+            "status.attachError.message",
+            "status.detachError.message",
+        ),
+        PVC: ("spec.accessModes", "spec.volumeName"),
+        NODE: ("metadata.name", "spec.taints"),
+        POD: ("spec.nodeName", "spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
+    },
+)
 """The fields that say it."""
 _ONE_NODE: Final = frozenset(("ReadWriteOnce", "ReadWriteOncePod"))
 
@@ -111,6 +117,8 @@ def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault 
 def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> AttachmentFault:
     """Return that another node still has a volume that one node alone may have."""
     node = attachment.at("spec", "nodeName").text or "?"
+    if lost := _lost(attachment, claim, cluster):
+        return lost
     pods = [pod for pod in users(namespace, claim, cluster) if pod.at("spec", "nodeName").text == node]
     what = f"volume {volume(attachment)} of claim {claim} is still attached to {node}"
     if pods:
@@ -119,6 +127,46 @@ def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> A
     return AttachmentFault(
         what, f"see why it is not detached: {kubectl('describe', VOLUME_ATTACHMENT, attachment.name)}"
     )
+
+
+def _lost(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault | None:
+    """Return that the node that still has a volume is lost; None: it reports, or is told to be without power already.
+
+    A volume is detached by force six minutes after its pods are gone, unless kube-controller-manager must not do that
+    (``--disable-force-detach-on-timeout``). The taint needs neither the time nor the end of the pods
+    (pkg/controller/volume/attachdetach/reconciler/reconciler.go#reconcile).
+    """
+    node = attachment.at("spec", "nodeName").text or "?"
+    silent, found = node_health.silent_for(node, cluster), find(cluster, NODE, "", node)
+    if not silent or found is None or fence_taints.is_fenced(found):
+        return None
+    return AttachmentFault(
+        f"claim {claim} is still attached to {node}, which {silent} (volume {volume(attachment)})",
+        f"as a decision, once {node} is confirmed to be off, taint it out-of-service or delete its Node: "
+        f"{fence_taints.fence_command(node)}",
+    )
+
+
+class AwaitedVolume(NamedTuple):
+    """A volume of a lost node for which a pod on another node waits."""
+
+    pod: Object
+    fault: AttachmentFault
+
+
+def awaited(node: str, cluster: Cluster) -> Iterator[AwaitedVolume]:
+    """Yield the volumes that are attached to a lost node although a pod of another node needs them."""
+    for attachment in filter(_is_attached, entry(cluster, _of_node, node) or ()):
+        for claim in filter(is_of_one_node, entry(cluster, _claims, volume(attachment)) or ()):
+            fault = _lost(attachment, claim.name, cluster)
+            for pod in users(claim.namespace, claim.name, cluster) if fault is not None else ():
+                elsewhere = pod.at("spec", "nodeName").text not in (None, "", node)
+                if fault is not None and elsewhere and pod.at("status", "phase").text == "Pending":
+                    yield AwaitedVolume(pod, fault)
+
+
+def _claims(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _grouped((claim.at("spec", "volumeName").text or "", claim) for claim in cluster.known(PVC))
 
 
 def users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
@@ -163,8 +211,12 @@ def _stuck(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 
 def _attached(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    found = _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster))
+    found = cluster.cached(_of_node)
     return {node: tuple(volume(each) or each.name for each in attachments) for node, attachments in found.items()}
+
+
+def _of_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster))
 
 
 def _by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

@@ -11,12 +11,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, shell, typed
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
@@ -35,7 +39,35 @@ class Obstacle:
     """Nodes that another operator drains first."""
 
 
-READS: Final[Reads] = control_plane.READS
+@dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """A node whose update has failed, so that its updater does not go on with it."""
+
+    node: str
+    reason: str
+    remedy: str
+    problem: ProblemId
+
+
+READS: Final[Reads] = union(control_plane.READS, node_health.READS, pod_evictions.READS)
+
+
+def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
+    """Yield the nodes that nothing can update, as their kubelets do not report.
+
+    One with VMs, or with pods that a drain evicts, stops an upgrade by its drain already.
+    """
+    occupied = vmis.occupied(cluster)
+    for node in nodes:
+        problem = problem_of(ProblemCause.NODE_SILENT, node)
+        why = node_health.silent_for(node.name, cluster)
+        if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
+            remedy = typed("Repair or fence the node, or delete its Node", about("describe", node, NODE))
+            yield NodeFailure(node.name, f"it {why}, so nothing can update it", remedy, problem)
+
+
+def _blockers(name: str, occupied: Collection[str], cluster: Cluster) -> Sequence[Blocker]:
+    return pod_evictions.of_node(cluster, name, has_vms=name in occupied).blockers
 
 
 def without_quorum(nodes: Iterable[str], coming_back: Collection[str], cluster: Cluster) -> Iterator[Obstacle]:

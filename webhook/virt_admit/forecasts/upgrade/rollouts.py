@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
-from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
@@ -33,7 +33,7 @@ from virt_admit.model.machine_pools import Overlap
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import config_pool_updates, node_phases, sriov_drains, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
-from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
+from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(updaters.READS, pool_obstacles.READS, harvester_waits.READS)
 """The fields that say who updates the nodes, in which order, and how far that is."""
@@ -45,16 +45,6 @@ class Driver(enum.StrEnum):
     MACHINE_CONFIG = "machineconfig"
     CLUSTER_API = "cluster-api"
     PLAIN = "plain"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFailure:
-    """A node whose update has failed, so that its updater does not go on with it."""
-
-    node: str
-    reason: str
-    remedy: str
-    problem: ProblemId
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +183,16 @@ def _plain(
     known = {node.name: node for node in every}
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
     capacity = _given(max_unavailable or "1", len(own))
-    found = _continued(Pool("nodes", own, capacity), phases, known)
+    found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
     return replace(found, obstacle=next(harvester_waits.obstacles(begun, cluster), None) if found.to_do else None)
+
+
+def _without_silent(pool: Pool, known: Mapping[str, Object], cluster: Cluster) -> Pool:
+    """Return a pool without the nodes that nothing can update, as they do not report."""
+    failing = tuple(pool_obstacles.silent([known[name] for name in pool.nodes], cluster))
+    left = {each.node for each in failing}
+    nodes = tuple(name for name in pool.nodes if name not in left)
+    return replace(pool, nodes=nodes, failing=(*pool.failing, *failing))
 
 
 def coming_back(pools: Iterable[Pool]) -> frozenset[str]:

@@ -11,7 +11,17 @@ from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 
-READS: Final[Reads] = union(clock.READS, {NODE: (*CONDITIONS, "status.conditions.reason", "status.conditions.message")})
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        NODE: (
+            *CONDITIONS,
+            "status.conditions.reason",
+            "status.conditions.message",
+            "status.conditions.lastTransitionTime",
+        )
+    },
+)
 
 OVERDUE: Final = datetime.timedelta(minutes=10)
 """A kubelet writes its conditions at least every five minutes (``nodeStatusReportFrequency``): this is the time of two
@@ -33,6 +43,20 @@ def silence(node: Object, cluster: Cluster) -> str:
     if late is not None and late >= OVERDUE:
         return f"its last heartbeat is {int(late.total_seconds() // 60)} minutes old"
     return ""
+
+
+def silent_for(name: str, cluster: Cluster) -> str:
+    """Return since when a Node does not report, as ``does not report since 50 min``; empty: it does, or is not known."""
+    try:
+        node = cluster.get(NODE, "", name)
+    except Unseen:
+        return ""
+    if node is None or not silence_now(name, cluster):
+        return ""
+    ready = node.condition("Ready")
+    last = "lastTransitionTime" if ready["status"].text == "Unknown" else "lastHeartbeatTime"
+    age = clock.since(ready[last].text, cluster)
+    return f"does not report since {clock.duration(age)}" if age is not None else "does not report"
 
 
 def silence_now(name: str, cluster: Cluster) -> str:

@@ -41,6 +41,21 @@ READS: Final[Reads] = union(
 )
 
 
+def fence(node: str) -> str:
+    """Return how an administrator tells Kubernetes that a node has no power, so that it ends its pods at once."""
+    return f"confirm that {node} is powered off, then: {fence_command(node)}"
+
+
+def fence_command(node: str) -> str:
+    """Return the command that lets Kubernetes end the pods of a node and detach their volumes without its kubelet."""
+    return shell("kubectl", "taint", "nodes", argument(node), f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+
+
+def is_fenced(node: Object) -> bool:
+    """Return whether a node has this taint."""
+    return any(taint["key"].text == OUT_OF_SERVICE for taint in node.at("spec", "taints").items())
+
+
 class LeftTaint(NamedTuple):
     """A taint of fencing on a node that reports."""
 

@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.upgrade import drain_waits, node_drain
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.reads import union
@@ -267,10 +268,10 @@ def _end(found: _Moment) -> str:
     return f"Ends in {range_words(found.ends_in)}"
 
 
-def _next_step(state: VmState) -> str:
+def _next_step(state: VmState, cluster: Cluster) -> str:
     """Return the time of KubeVirt's next step, else the place in the queue."""
     if state.until is not None or not state.holders:
-        return moment(state.until) if state.until is not None else ""
+        return moment(state.until, clock.now(cluster)) if state.until is not None else ""
     return f"{ordinal(state.place)} of {state.waiting}"
 
 
@@ -279,7 +280,7 @@ def _table(found: _Moment, cluster: Cluster) -> Iterator[str]:
     for key, row in found.rows.items():
         state = row.state
         target = state.target or state.source
-        rows.append((name(key), state.state, age(state.since, cluster), _next_step(state), target))
+        rows.append((name(key), state.state, age(state.since, cluster), _next_step(state, cluster), target))
     if len(rows) > 1:
         yield from columns(rows)
 

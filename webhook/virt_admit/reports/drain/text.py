@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -17,13 +18,16 @@ from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
-def text(result: Plan) -> str:
-    """Return a plan as text: a table for each node with VMs, and conclusions for a whole cluster."""
+def text(result: Plan, now: datetime | None = None) -> str:
+    """Return a plan as text: a table for each node with VMs, and conclusions for a whole cluster.
+
+    ``now``: the time of the listing, if it is known.
+    """
     lines = [_ready(result), ""] if result.whole else []
     for node in result.nodes:
         if node.forecasts or node.visitors or node.pods.blockers or not result.whole:
             rows = (*node.forecasts, *node.visitors)
-            lines += [_headline(node), *_table(rows, times=not result.whole), *_others(node)]
+            lines += [_headline(node), *_table(rows, now, times=not result.whole), *_others(node)]
             lines += [""] if result.whole else [_answer(node), ""]
     if result.whole:
         lines += [*_whole(result), ""]
@@ -64,25 +68,25 @@ def _answer(node: NodePlan) -> str:
     return f"A drain of {name(node.name)} {'ends' if node.drainable else 'does not end'}."
 
 
-def _now(row: Forecast) -> str:
+def _state(row: Forecast, now: datetime | None) -> str:
     """Return the state of a VM, since when it has it, and when its next step follows; empty: it is at rest."""
     state = row.state
     if state.state is State.STILL and not state.flags:
         return ""
     flags = f" ({', '.join(state.flags)})" if state.flags else ""
-    since = f" since {moment(state.since)}" if state.since is not None else ""
-    until = f", next step at {moment(state.until)}" if state.until is not None else ""
+    since = f" since {moment(state.since, now)}" if state.since is not None else ""
+    until = f", next step at {moment(state.until, now)}" if state.until is not None else ""
     return f"{state.state}{flags}{since}{until}"
 
 
-def _table(forecasts: Sequence[Forecast], *, times: bool) -> Iterator[str]:
+def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) -> Iterator[str]:
     width = max((len(row.outcome) for row in forecasts), default=0)
     vms = [name(row.vmi.full_name) for row in forecasts]
     name_width = max(map(len, vms), default=0)
     for row, vm in zip(forecasts, vms, strict=True):
         yield f"  {row.outcome:{width}}  {vm:{name_width}}  {row.reason}"
-        if times and (now := _now(row)):
-            yield f"  {'':{width}}  {'':{name_width}}  state: {now}"
+        if times and (state := _state(row, now)):
+            yield f"  {'':{width}}  {'':{name_width}}  state: {state}"
         if row.remedy:
             yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
 
@@ -159,7 +163,7 @@ def _whole(result: Plan) -> Iterator[str]:
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
     answer = verdict(result)
     if result.held and answer.answer is not False:
-        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {answer.sentence}"
+        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {answer.sentence[:1].upper()}{answer.sentence[1:]}"
     else:
         yield f"Can the cluster be upgraded today? {answer}"
 

@@ -26,7 +26,8 @@ def of_vm(vmi: Object, outage: Outage) -> LostVm:
 def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     """Return the loss as one of the events of a VM."""
     doubts = vm.unseen or (outage.unseen if vm.outcome is LossOutcome.UNKNOWN else ())
-    when = f"; it runs again after {period(vm.at)}" if vm.at is not None else ""
+    now = " from now" if vm.from_now else ""
+    when = f"; it runs again after {period(vm.at)}{now}" if vm.at is not None else ""
     hand = f"; by hand after {period(vm.by_hand)}" if vm.by_hand is not None and vm.at is None else ""
     since = "its node is lost already: " if node_health.silence_now(vm.node, cluster) else ""
     return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))

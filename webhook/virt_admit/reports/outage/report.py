@@ -56,7 +56,7 @@ class ShortResource:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Whole seconds from the loss. ``high`` is null if nothing bounds it."""
+    """Whole seconds from the loss, or from now if a lost node is being freed already. ``high`` is null: nothing bounds it."""
 
     low: int
     high: int | None

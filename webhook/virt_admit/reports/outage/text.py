@@ -111,13 +111,14 @@ def of_loss(one: Outage) -> Iterator[str]:
 def _actors(one: Outage) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for actor in one.actors:
-        if any(f"{actor.check} refuses: {actor.refuses}" in why for why in one.because):
+        if any(actor.says in why for why in one.because):
             continue
         if actor.refuses:
-            what = f"refuses: {actor.refuses}"
+            what = actor.says.removeprefix(f"{actor.check} ")
         else:
             at = actor.at
-            when = f"after {period(at) if at is not None else 'an unknown time'}"
+            now = " from now" if actor.begun else ""
+            when = f"after {period(at) if at is not None else 'an unknown time'}{now}"
             how = actor.remediator  # a kind, or a sentence about what becomes of the Machine
             sentence = how.startswith("the ")
             by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
@@ -191,7 +192,8 @@ def _what(row: LostVm, reason: str) -> str:
         return "; ".join(filter(None, (reason, hand)))
     where = f" on {row.to}" if row.to else ""
     data = "; without the data of its container, empty and ephemeral disks" if row.fresh else ""
-    return f"after {period(row.at)}{where}: {row.reason}{data}"
+    now = " from now" if row.from_now else ""
+    return f"after {period(row.at)}{now}{where}: {row.reason}{data}"
 
 
 def period(span: Seconds) -> str:

@@ -1,6 +1,6 @@
 """A node does not report: its condition Ready is Unknown, or its last heartbeat is old.
 
-**Why.** Its VMs may still run, but they cannot migrate, and no pod of the node is seen to end. A drain of the node never
+**Why.** Its VMs may still run, but they cannot migrate, and no pod of the node is seen to end. A drain that evicts one never
 completes, and its VMs start on no other node until the node is fenced or reports again.
 
 **Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
@@ -43,12 +43,11 @@ def check(node: Object, context: Context) -> Findings:
     if not silence:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
-    vms = (
-        "its VMs cannot migrate, and " if unseen else f"{count(len(found), 'VM')} cannot migrate, and " if found else ""
-    )
+    vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
+    what = f"{vms} cannot migrate, and a drain never completes" if vms else "no pod of it is seen to end"
     yield Finding(
         node.condition("Ready")["status"].path,
-        f"this node does not report ({silence}): {vms}a drain never completes. Repair the node, or fence it.",
+        f"this node does not report ({silence}): {what}. Repair the node, or fence it.",
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
     )

@@ -127,11 +127,7 @@ def _two_pods(case: Case) -> Ruling:
 
 
 def _backoff(case: Case) -> Ruling:
-    until = (
-        f"; the next one starts at {moment(case.found.until)}"
-        if case.found.until
-        else "; the next one starts in minutes"
-    )
+    until = f"; the next one starts at {_until(case)}" if case.found.until else "; the next one starts in minutes"
     text = f" ({cut(case.found.failure.text, 120)})" if case.found.failure and case.found.failure.text else ""
     verb = "attempt" if case.found.attempts == 1 else "attempts"
     return Ruling(StateEffect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
@@ -153,7 +149,7 @@ def _is_critical(migration: Object | None) -> bool:
 
 
 def _volume(case: Case) -> Ruling:
-    until = f", until {moment(case.found.until)}" if case.found.until else ""
+    until = f", until {_until(case)}" if case.found.until else ""
     reason = f"waits until its utility volume is detached{until}"
     return Ruling(StateEffect.WAITS, reason, "end its export or memory dump")
 
@@ -210,9 +206,7 @@ def _no_target(case: Case) -> Ruling:
 
 
 def _unschedulable(case: Case) -> Ruling:
-    until = (
-        f"; given up at {moment(case.found.until)}, then repeated" if case.found.until else "; given up, then repeated"
-    )
+    until = f"; given up at {_until(case)}, then repeated" if case.found.until else "; given up, then repeated"
     return Ruling(StateEffect.WAITS, f"no node took its target pod{_words(case.found)}{until}")
 
 
@@ -242,7 +236,7 @@ def _running(case: Case) -> Ruling:
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
     if case.found.until is not None and vm_states_times.is_older(case.found.until, _OVERDUE, case.cluster):
-        reason = f"migrates{_to(case.found)}{since}; its time was over at {moment(case.found.until)}, and it still runs"
+        reason = f"migrates{_to(case.found)}{since}; its time was over at {_until(case)}, and it still runs"
         return Ruling(StateEffect.UNKNOWN, reason, typed("see why virt-handler does not end it", _describe(case.vmi)))
     reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
     deadline = migration_timeouts.seconds(case.vmi, settings)
@@ -258,11 +252,7 @@ def _end(case: Case) -> str:
     limit = migration_timeouts.seconds(case.vmi, settings)
     if settings is None or limit is None:
         return "; it has no deadline" if settings is not None and not settings.completion else ""
-    at = (
-        f"at {moment(case.found.until)}"
-        if case.found.until
-        else f"{duration(timedelta(seconds=limit))} after its start"
-    )
+    at = f"at {_until(case)}" if case.found.until else f"{duration(timedelta(seconds=limit))} after its start"
     if settings.post_copy:
         return f"; switches to post-copy {at}"
     if settings.disruption:
@@ -273,7 +263,7 @@ def _end(case: Case) -> str:
 
 
 def _paused(case: Case) -> Ruling:
-    until = f", at most until {moment(case.found.until)}" if case.found.until else ""
+    until = f", at most until {_until(case)}" if case.found.until else ""
     since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
     reason = f"migrates{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
     return Ruling(StateEffect.WAITS, reason)
@@ -363,6 +353,10 @@ _RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {
     State.NOT_CLOSED: _not_closed,
     State.DECENTRALIZED: _decentralized,
 }
+
+
+def _until(case: Case) -> str:
+    return moment(case.found.until, clock.now(case.cluster))
 
 
 def _words(found: VmState) -> str:

@@ -43,7 +43,7 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
 
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
-    until = f"; given up at {moment(found.until)}, then repeated" if found.until else ""
+    until = f"; given up at {moment(found.until, clock.now(cluster))}, then repeated" if found.until else ""
     reason = f"its target pod{_on(found)} has not started since {clock_words(found.since, cluster)}"
     pod = _target(found, cluster)
     ruled = _started_late(vmi, pod, reason, until, late=False, cluster=cluster)

@@ -93,9 +93,13 @@ def age(since: datetime | None, cluster: Cluster) -> str:
 
 def clock_words(since: datetime | None, cluster: Cluster) -> str:
     """Return how long ago a time was, else the time, else that it is not known."""
-    return age(since, cluster) or (moment(since) if since is not None else "an unknown time")
+    return age(since, cluster) or moment(since, None)
 
 
-def moment(time: datetime | None) -> str:
-    """Format a time of day in UTC; the reports have the date."""
-    return f"{time.astimezone(UTC):%H:%M} UTC" if time is not None else "an unknown time"
+def moment(time: datetime | None, now: datetime | None) -> str:
+    """Format a time in UTC, with its date unless that is today. ``now``: the time of the listing."""
+    if time is None:
+        return "an unknown time"
+    found = time.astimezone(UTC)
+    today = now is not None and now.astimezone(UTC).date() == found.date()
+    return f"{found:%H:%M} UTC" if today else f"{found:%Y-%m-%d %H:%M} UTC"

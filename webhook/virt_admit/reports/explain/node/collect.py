@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
 from virt_admit.model.remediation import machine_drain
@@ -46,7 +47,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     rules, unread_rules = _rules(name, cluster, opinion)
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
-    emptied = machine_drain.has_emptied(name, cluster)
+    emptied, silent = machine_drain.has_emptied(name, cluster), bool(node_health.silence_now(plan.name, cluster))
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -55,7 +56,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), emptied=emptied)),
+        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), drain=not emptied and not silent)),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
@@ -89,7 +90,7 @@ def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedR
     return judged_rules.judge([node] if node is not None else [], opinion.rules, cluster, opinion.policy), ()
 
 
-def _commands(plan: NodePlan, forbidden: Sequence[str], *, emptied: bool) -> Iterator[str]:
+def _commands(plan: NodePlan, forbidden: Sequence[str], *, drain: bool) -> Iterator[str]:
     """Yield commands that can be typed, those first that show what keeps the node from becoming empty."""
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
@@ -98,7 +99,7 @@ def _commands(plan: NodePlan, forbidden: Sequence[str], *, emptied: bool) -> Ite
         where = ("-n", blocker.namespace) if blocker.namespace else ()
         yield shell("kubectl", "describe", blocker.kind.lower(), argument(blocker.name), *where)
     flags = dict.fromkeys(need.flag for need in plan.pods.needs)
-    if plan.drainable is True and not emptied:
+    if plan.drainable is True and drain:
         yield shell("kubectl", "drain", argument(plan.name), "--ignore-daemonsets", *flags)
     yield shell("kubectl", "describe", "node", argument(plan.name))
     yield from map(rights.command, forbidden)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain import text as drain_text
@@ -22,7 +23,9 @@ UNKNOWN: Final = "cannot be determined"
 def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     """Return the report as text."""
     plan, outage, report = found
-    drained = drain_text.text(Plan((plan,), whole=False, methods=None, updates=(), unseen=()))
+    drained = drain_text.text(
+        Plan((plan,), whole=False, methods=None, updates=(), unseen=()), clock.now(outage.loss.cluster)
+    )
     lines = ["Drain", *(f"  {line}" if line else "" for line in drained.splitlines()), ""]
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.vm_events import VmEvent
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
@@ -138,10 +139,16 @@ def _events(report: VmReport) -> Iterator[tuple[str, str, str]]:
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
-    """Return the remedies of all events and parts, each once: the longest that begins with the same words."""
+    """Return the remedies of all events and parts, each once: the longest that begins with the same words.
+
+    What only a loss of its node needs says so, unless that is lost already.
+    """
     control = (part.remedy for part in report.control or () if part.healthy is not True)
     found: dict[str, str] = {}
-    for remedy in filter(None, (*(event.remedy for event in report.events), *control)):
+    is_lost = report.vm.node_reports is False
+    now = [event.remedy for event in report.events if is_lost or event.event is not VmEvent.LOSS]
+    later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
+    for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
         words = remedy.partition(": ")[0].rstrip(".").lower()
         found[words] = max(found.get(words, ""), remedy, key=len)
     return tuple(found.values())
