@@ -230,11 +230,6 @@ TIMES = [
             "unhealthy now 2: m0 (Failed), m1 (has no node)",
             "does nothing 2 are unhealthy or soon will be: more than 1",
         ]),
-        (mhc(maxUnhealthy=1, unhealthyConditions=TIMES), [FAILED, machine("m1")], [
-            "VMs restart not while the check does nothing; else after 5m50s or later = 50s until noticed + 5m Ready=Unknown + "
-            "the time that the platform needs",
-            "When a node stops reporting, and the check acts again",
-        ]),
         (capi(unhealthyRange="[2-3]"), [machine(f"m{i}", CAPI, "c") for i in range(4)], [
             "limit unhealthyRange [2-3]: acts while 2 to 3 of 4 are unhealthy",
             "VMs restart never: no condition Ready=Unknown with a valid time is listed",

@@ -6,8 +6,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.explain_cases import lines
+from tests.health_checks import machine, mhc
 from tests.healthy.parts import snapshot
+from virt_admit.cli.commands.explain import explain
 from virt_admit.cli.main import virt_admit
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 from . import control_path, fourth_look, starts, target_pods
 from .machines import find
@@ -63,6 +68,19 @@ def test_a_migration_without_a_drain_evicts_no_pod_that_attaches_disks(ask):
     assert "a drain of its node unknown LiveMigrate, but nothing keeps the pod that attaches vol001" in said
     assert "a migration now starts to one of w2, w3" in said
     assert "an update of KubeVirt migrated" in said
+
+
+def test_a_check_that_does_nothing_restarts_no_vms():
+    times = [{"type": "Ready", "status": "Unknown", "timeout": "5m"}]
+    failed = Object({**machine("m0").data, "status": {"phase": "Failed"}})
+    check = mhc(maxUnhealthy=1, unhealthyConditions=times)
+    said = lines(explain(check, Snapshot([failed, machine("m1")], complete=["*"])))
+
+    (restart,) = (line for line in said if line.startswith("VMs restart"))
+    assert restart.startswith(
+        "VMs restart not while the check does nothing; else after 5m50s or later = 50s until noticed"
+    )
+    assert "When a node stops reporting, and the check acts again" in said
 
 
 def test_every_configuration_that_keeps_a_webhook_down_is_named(ask):
