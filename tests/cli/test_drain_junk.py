@@ -50,5 +50,5 @@ def test_a_plan_of_junk_is_a_plan(data):
         for group, kind in data.draw(st.lists(st.sampled_from(KINDS), max_size=5))
     ]
     result = plan(Snapshot([*NODES, *objects], complete=["*"]))
-    report = render(result, data.draw(st.sampled_from(["text", "json"])))
+    report = render(result, data.draw(st.sampled_from(["text", "json"])), None)
     assert report

@@ -100,6 +100,17 @@ def test_a_node_that_does_not_report_keeps_every_vm(dead):
     assert found.drainable is False
 
 
+def test_what_is_about_to_bring_a_node_back_is_awaited():
+    begun = {"name": "a", "remediations": [{"started": "2026-01-01T11:58:00Z"}]}
+    check = manifest(
+        "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", status={"unhealthyNodes": [begun]}
+    )
+    found = drained(*VMS, check, nodes=(at("a", status="Unknown"), at("b")))
+    remedies = [blocker.remedy for blocker in found.pods.blockers] + [row.remedy for row in found.forecasts]
+    assert remedies
+    assert all("ait for NodeHealthCheck workers, which remediates it since 2 min" in remedy for remedy in remedies)
+
+
 def test_a_node_that_is_not_ready():
     starting = at("a", status="False", reason="KubeletNotReady", message="cni plugin not initialized")
     broken = at("a", status="False", reason="KubeletNotReady", message="container runtime is down")

@@ -44,7 +44,7 @@ def test_the_label_counts_while_maintenance_mode_is_asked_for(strategy, outcome)
 
 def test_a_drain_by_hand_migrates_and_a_note_names_what_maintenance_mode_does():
     snapshot = maintained("Shutdown", asked=False)
-    report = render(drain_plan.plan(snapshot, "a"), "text")
+    report = render(drain_plan.plan(snapshot, "a"), "text", None)
 
     assert row(snapshot).outcome == MIGRATES
     assert f"maintenance mode of this node shuts shop/db down instead, as the label {LABEL} asks" in report
@@ -59,7 +59,7 @@ def test_a_request_that_is_left_cordons_its_node_again(cordoned, minutes, said):
     found = node("a", **spec)
     marks = {"annotations": {"harvesterhci.io/drain-requested": "true"}}
     there = Object({**found.data, "metadata": {**found.data["metadata"], **marks}})
-    report = render(drain_plan.plan(cluster(there, vmi(), LAUNCHER), "a"), "text")
+    report = render(drain_plan.plan(cluster(there, vmi(), LAUNCHER), "a"), "text", None)
 
     assert ("kubectl annotate node a harvesterhci.io/drain-requested-" in report) is said
 

@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.budgets import (
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
@@ -33,6 +34,7 @@ from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -42,6 +44,7 @@ READS: Final = union(
     node_health.READS,
     operator_budgets.READS,
     pod_counts.READS,
+    awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
     expand.STRATEGY_READS,
@@ -180,13 +183,19 @@ def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     node = find(cluster, NODE, "", name)
     if node is not None and node_health.silence_now(name, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
-        yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_SILENT)
+        yield Blocker(NODE.kind, "", name, reason, _fence(name, cluster), now=True, cause=ProblemCause.NODE_SILENT)
     elif node is not None and node_health.cannot_end_pods(node):
         reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
         yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_CANNOT_END_PODS)
 
 
 _FENCE: Final = "Repair or fence the node."
+
+
+def _fence(node: str, cluster: Cluster) -> str:
+    """Return what to do about a node that does not report: nothing yet, if something is about to bring it back."""
+    awaited = awaited_return.wait(node, cluster)
+    return sentence(awaited) if awaited else _FENCE
 
 
 def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
@@ -305,7 +314,8 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
     if finalizers:
         why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
     elif silent:
-        why, remedy = "the kubelet of its node does not report", "Repair or fence the node."
+        node = pod.at("spec", "nodeName").text or ""
+        why, remedy = "the kubelet of its node does not report", _fence(node, cluster)
     else:
         why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
     reason = f"{since}, but {why}"

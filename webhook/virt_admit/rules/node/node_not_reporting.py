@@ -4,11 +4,13 @@
 completes, and its VMs start on no other node until the node is fenced or reports again.
 
 **Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
-``node.kubernetes.io/out-of-service`` tell Kubernetes so.
+``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates it.
 """
 
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import sentence
 from virt_admit.rule import (
     NODE,
     VMI,
@@ -29,7 +31,7 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(NODE,),
-    reads=union(vmis.READS, node_health.READS, {VMI: ("metadata.name",)}),
+    reads=union(vmis.READS, node_health.READS, awaited_return.READS, {VMI: ("metadata.name",)}),
     action=Action.WARN,
     event="NodeNotReporting",
     at_admission=False,
@@ -45,9 +47,10 @@ def check(node: Object, context: Context) -> Findings:
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
     vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
     what = f"{vms} cannot migrate, and a drain never completes" if vms else "no pod of it is seen to end"
+    awaited = awaited_return.wait(node.name, context.cluster)
     yield Finding(
         node.condition("Ready")["status"].path,
-        f"this node does not report ({silence}): {what}. Repair the node, or fence it.",
+        f"this node does not report ({silence}): {what}. {sentence(awaited or 'repair the node, or fence it')}",
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
     )

@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, node_health, service_endpoints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, more_may_exist, unlisted
@@ -28,6 +29,7 @@ from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.messages import sentence
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
@@ -35,6 +37,7 @@ READS: Final[Reads] = union(
     service_endpoints.READS,
     webhook_reach.READS,
     virt_handlers.READS,
+    awaited_return.READS,
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
@@ -261,9 +264,8 @@ def _handler(cluster: Cluster, node: str) -> Component | None:
     """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     lost = node_health.silence_now(node, cluster)
-    remedy = (
-        "Repair or fence its node." if lost else "Wait for virt-handler, which sends the VM's memory, or repair it."
-    )
+    awaited = sentence(awaited_return.wait(node, cluster) or "repair or fence its node") if lost else ""
+    remedy = awaited or "Wait for virt-handler, which sends the VM's memory, or repair it."
     return Component(HANDLER, False, reason, remedy) if reason else None
 
 

@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
@@ -72,7 +73,7 @@ def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
 
 def _silent(node: Object, cluster: Cluster) -> Problem | None:
     """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
-    remedy = "repair or fence its node"
+    remedy = awaited_return.wait(node.name, cluster) or "repair or fence its node"
     if node_health.silence_now(node.name, cluster):
         return Problem("its node does not report: it cannot migrate", remedy, ProblemCause.NODE_SILENT).about(node)
     if node_health.cannot_end_pods(node):

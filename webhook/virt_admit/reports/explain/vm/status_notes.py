@@ -113,8 +113,8 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
         return
     if virt_handlers.outlives_kubelet(cluster, node):
         yield (
-            f"the kubelet of {node} does not report, but virt-handler there does: the guest runs on, and a second one would "
-            f"destroy its data. Repair the kubelet: {kubectl('describe', NODE, node)}"
+            f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on, and a second "
+            f"one would destroy its data. Repair the kubelet: {kubectl('describe', NODE, node)}"
         )
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)

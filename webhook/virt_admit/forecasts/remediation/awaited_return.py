@@ -1,0 +1,54 @@
+"""What is about to bring a node back that does not report: an update that reboots it, or a remediation that has begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.clock import duration
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.node_updates import updaters
+from virt_admit.model.node_updates.node_phases import EMPTIED
+
+READS: Final[Reads] = union(
+    clock.READS,
+    updaters.READS,
+    {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
+)
+
+_REBOOT: Final = timedelta(minutes=20)
+"""Twice the time that is assumed for the update and reboot of a node: after it the node counts as lost."""
+_REMEDIATION: Final = timedelta(minutes=15)
+"""Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its default times."""
+
+
+def _update(node: str, cluster: Cluster) -> str:
+    """Return which update reboots a node and since when; empty: none, or for longer than a reboot takes."""
+    found, own = updaters.of_nodes(cluster).get(node), find(cluster, NODE, "", node)
+    if found is None or own is None or found.phase not in EMPTIED:
+        return ""
+    lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
+    if lasts is None or lasts > _REBOOT:
+        return ""
+    return f"{found.kind} {found.name}, whose update reboots it since {duration(lasts)}"
+
+
+def wait(node: str, cluster: Cluster) -> str:
+    """Return the advice to wait for what brings a node back, and what comes after that; empty: nothing does."""
+    by = _update(node, cluster) or next(_remediations(node, cluster), "")
+    return f"wait for {by}; repair or fence it if it does not come back" if by else ""
+
+
+def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield which NodeHealthCheck remediates a node now (medik8s/node-healthcheck-operator: api/v1alpha1 Remediation)."""
+    for check in cluster.known(NHC):
+        for unhealthy in check.at("status", "unhealthyNodes").items():
+            for begun in unhealthy["remediations"].items() if unhealthy["name"].text == node else ():
+                lasts = clock.since(begun["started"].text, cluster)
+                if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
+                    yield f"NodeHealthCheck {check.name}, which remediates it since {duration(lasts)}"
