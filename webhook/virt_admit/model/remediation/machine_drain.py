@@ -7,6 +7,7 @@ openshift/machine-api-operator: pkg/controller/machine/controller.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,10 +15,13 @@ from typing import Final
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
+
+WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
+"""The label of a pod that Cluster API does not evict (api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel)."""
 
 READS: Final[Reads] = union(
     machine_nodes.READS,
@@ -33,6 +37,7 @@ READS: Final[Reads] = union(
             "metadata.annotations",
         ),
         MACHINE: ("spec.lifecycleHooks", "status.conditions"),
+        POD: (f"metadata.labels.{WAIT_LABEL}", "status.phase", "status.conditions.lastTransitionTime"),
     },
 )
 
@@ -100,10 +105,11 @@ def is_drained(machine: Object) -> bool:
     return "False" not in said and said[1] == "True"
 
 
-def has_emptied(node: str, cluster: Cluster) -> bool:
-    """Return whether a node was drained already because its Machine is being deleted."""
+def is_left_to_machine(node: str, cluster: Cluster) -> bool:
+    """Return whether a node is left to its Machine, which is being deleted and has drained it or waits for a hook before."""
     machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
-    return any(is_drained(each) and machine_nodes.node_name(each, cluster) == node for each in machines)
+    done = (each for each in machines if is_drained(each) or holding_hooks(each))
+    return any(machine_nodes.node_name(each, cluster) == node for each in done)
 
 
 def terminate_wait(machine: Object) -> str | None:
@@ -137,6 +143,37 @@ def volume_wait(machine: Object) -> str | None:
         return machine.at("status", "deletion", "waitForNodeVolumeDetachStartTime").text
     older = machine.condition("VolumeDetachSucceeded")
     return older["lastTransitionTime"].text if older["status"].text == "False" else None
+
+
+def reported(machine: Object) -> tuple[str, datetime | None]:
+    """Return what the drain of a Machine waits for in the words of its controller, and since when; empty: it does not say.
+
+    It names up to three pods for each cause (core/reconcilers/machine/drain/drain.go#ConditionMessage).
+    """
+    said = [condition(machine, "Deleting"), machine.condition("DrainingSucceeded")]
+    if not machine.deleted or is_drained(machine) or holding_hooks(machine):
+        return "", None
+    found = next((each for each in said if each["reason"].text in _DRAINING and each["message"].text), None)
+    if found is None:
+        return "", None
+    began = clock.instant(machine.at("status", "deletion", "nodeDrainStartTime").text)
+    words = " ".join((found["message"].text or "").split())
+    return _BEGUN.sub("", words), began or clock.instant(found["lastTransitionTime"].text)
+
+
+_DRAINING: Final = ("DrainingNode", "Draining", "DrainingFailed")
+_BEGUN: Final = re.compile(r"^Drain not completed yet \(started at [^)]*\): (?:\* )?")
+_POD: Final = re.compile(r"\b[a-z0-9][a-z0-9-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+def reported_pods(words: str) -> list[str]:
+    """Return the pods that such words name as those that stay now, as ``namespace/name``."""
+    return _POD.findall(words.partition("After above Pods have been removed")[0])
+
+
+def waits_for_end(pod: Object) -> bool:
+    """Return whether Cluster API leaves a pod alone and waits for it, by its label (filters.go#drainLabelFilter)."""
+    return pod.labels.get(WAIT_LABEL, "").replace("-", "", 1).lower() == "waitcompleted"
 
 
 def ends(machine: Object) -> datetime | None:

@@ -46,7 +46,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     rules, unread_rules = _rules(name, cluster, opinion)
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
-    emptied = machine_drain.has_emptied(name, cluster)
+    left = machine_drain.is_left_to_machine(name, cluster)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -55,7 +55,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), emptied=emptied)),
+        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), by_machine=left)),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
@@ -73,9 +73,9 @@ def _vms(plan: NodePlan) -> tuple[str, ...]:
 def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
-    return UpgradeOfNode(
-        upgrade.possible, wave.start if wave is not None else None, wave.end if wave is not None else None, stops
-    )
+    reasons = () if upgrade.possible else (*(stop.reason for stop in upgrade.stops), *upgrade.unseen)
+    begin, end = (wave.start, wave.end) if wave is not None else (None, None)
+    return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops)
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:
@@ -89,7 +89,7 @@ def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedR
     return judged_rules.judge([node] if node is not None else [], opinion.rules, cluster, opinion.policy), ()
 
 
-def _commands(plan: NodePlan, forbidden: Sequence[str], *, emptied: bool) -> Iterator[str]:
+def _commands(plan: NodePlan, forbidden: Sequence[str], *, by_machine: bool) -> Iterator[str]:
     """Yield commands that can be typed, those first that show what keeps the node from becoming empty."""
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
@@ -98,7 +98,7 @@ def _commands(plan: NodePlan, forbidden: Sequence[str], *, emptied: bool) -> Ite
         where = ("-n", blocker.namespace) if blocker.namespace else ()
         yield shell("kubectl", "describe", blocker.kind.lower(), argument(blocker.name), *where)
     flags = dict.fromkeys(need.flag for need in plan.pods.needs)
-    if plan.drainable is True and not emptied:
+    if plan.drainable is True and not by_machine:
         yield shell("kubectl", "drain", argument(plan.name), "--ignore-daemonsets", *flags)
     yield shell("kubectl", "describe", "node", argument(plan.name))
     yield from map(rights.command, forbidden)
