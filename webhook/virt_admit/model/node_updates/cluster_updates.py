@@ -37,7 +37,8 @@ _NODES: Final = "machine-config"
 """The ClusterOperator that updates the nodes."""
 _PATIENCE: Final = timedelta(minutes=30)
 """Failing, and a release that cannot be loaded, often pass before. The operator itself waits so long for an operator."""
-_LONGEST: Final = 300
+_LONGEST: Final = 600
+"""Characters of what it reports: an operator quotes the scheduler, whose reasons stand in the middle."""
 
 
 class ClusterUpdate(NamedTuple):
