@@ -130,6 +130,13 @@ def test_nodes_that_are_updated_go_on_while_the_next_update_is_refused() -> None
     assert "the update to 4.19.9 is not accepted" in "; ".join(found.rests_on)
 
 
+def test_nodes_that_wait_in_a_paused_pool_are_not_being_updated() -> None:
+    own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
+    only(own, "MachineConfigPool", "worker")["spec"] |= {"paused": True, "configuration": {"name": "rendered-worker-2"}}
+    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
+    assert [str(stop.problem) for stop in found.stops] == ["UpdateNotAccepted:version", "PoolPaused:worker"]
+
+
 def test_a_pool_with_an_obstacle_of_its_own_does_not_hide_it() -> None:
     own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
     for name in ("worker", "master"):

@@ -279,7 +279,8 @@ def _machine_config(
 
 def _release(cluster: Cluster) -> ClusterUpdate:
     """Return what holds the update of the cluster before its nodes."""
-    rolling = any(pool.in_flight for pool in updaters.config_pools(cluster))
+    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
+    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
     return cluster_updates.of_cluster(cluster, rolling=rolling)
 
 

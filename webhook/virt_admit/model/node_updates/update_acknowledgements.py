@@ -56,4 +56,5 @@ def _open(version: Object, cluster: Cluster) -> list[str]:
 
 def _data(namespace: str, name: str, cluster: Cluster) -> Mapping[str, object]:
     found = find(cluster, _CONFIG_MAP, namespace, name)
-    return dict(found["data"].value) if found is not None and found["data"].is_map else {}
+    data = found["data"].value if found is not None and found["data"].is_map else {}
+    return {str(key): value for key, value in data.items()}
