@@ -66,7 +66,7 @@ def test_a_time_out_ends_the_wait(field: Raw) -> None:
     assert rehearsed(raw).possible is True
 
 
-def test_a_rule_is_known_by_the_words_of_the_machine_alone() -> None:
+def test_a_rule_that_is_gone_is_known_by_the_words_of_the_machine_alone() -> None:
     raw = items()
     only(raw, "Pod", "report-x")["metadata"]["labels"] = {}
     (stop,) = rehearsed(raw).stops
@@ -74,11 +74,70 @@ def test_a_rule_is_known_by_the_words_of_the_machine_alone() -> None:
     assert str(stop.problem) == "CompletedPodKept:vms/report-x"
 
 
-@pytest.mark.parametrize("value", ["wait-completed", "WaitCompleted", "waitcompleted"])
-def test_the_label_in_each_of_its_forms(value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "waits"),
+    [("wait-completed", True), ("WaitCompleted", True), ("waitcompleted", True), ("skip", False), ("x", False)],
+)
+def test_the_label_in_each_of_its_forms(value: str, waits: bool) -> None:
     one = Object(pod("a", "b", "n1", {machine_drain.WAIT_LABEL: value}, None))
-    assert machine_drain.waits_for_end(one)
-    assert not machine_drain.waits_for_end(Object(pod("a", "b", "n1", {machine_drain.WAIT_LABEL: "skip"}, None)))
+    assert bool(machine_drain.waits_for_end(one, Object(machine("m", "n1")), world([]))) is waits
+
+
+def rule(name: str, behavior: str, namespace: str = "capi", **spec: Any) -> Raw:
+    return obj(
+        "MachineDrainRule", "cluster.x-k8s.io/v1beta2", name, namespace, spec={"drain": {"behavior": behavior}} | spec
+    )
+
+
+LABELS = {"matchLabels": {"app": "batch"}}
+ELSEWHERE = {"selector": LABELS, "namespaceSelector": LABELS}
+RULES: dict[str, tuple[list[Raw], bool]] = {
+    "each pod of each Machine": ([rule("a", "WaitCompleted")], True),
+    "of another namespace": ([rule("a", "WaitCompleted", "other")], False),
+    "that evicts": ([rule("a", "Drain")], False),
+    "the first one by its name": ([rule("b", "WaitCompleted"), rule("a", "Skip")], False),
+    "this pod": (
+        [rule("a", "WaitCompleted", pods=[{"selector": {"matchLabels": {"app": "no"}}}, {"selector": LABELS}])],
+        True,
+    ),
+    "this pod in another namespace": (
+        [rule("a", "WaitCompleted", pods=[ELSEWHERE])],
+        False,
+    ),
+    "other pods": ([rule("a", "WaitCompleted", pods=[{"selector": {"matchLabels": {"app": "no"}}}])], False),
+    "these Machines": (
+        [
+            rule(
+                "a",
+                "WaitCompleted",
+                machines=[{"selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": "prod"}}}],
+            )
+        ],
+        True,
+    ),
+    "Machines of other Clusters": ([rule("a", "WaitCompleted", machines=[{"clusterSelector": LABELS}])], False),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_rule_that_decides(name: str) -> None:
+    rules, waits = RULES[name]
+    batch = unready(pod("report-x", "vms", "n2", {"app": "batch"}, None), since=ago(hours=4))
+    batch["status"]["phase"] = "Succeeded"
+    found = rehearsed([*cluster(), *rolling(1, 0), batch, *rules])
+    assert found.possible is not waits
+    assert [f"MachineDrainRule capi/{rules[0]['metadata']['name']}" in stop.reason for stop in found.stops] == [
+        True
+    ] * waits
+
+
+def test_rules_may_be_unread() -> None:
+    found = snapshot([*cluster(), *rolling(1, 0)])
+    unread = ("machinedrainrules.cluster.x-k8s.io",)
+    result = rehearse(
+        Snapshot(map(Object, found["items"]), ["*"], unread, time=found["time"]), Options(), forecast_only=True
+    )
+    assert (result.possible, unread[0] in result.unseen) == (None, True)
 
 
 def test_a_pod_of_a_node_whose_turn_comes_later() -> None:

@@ -69,8 +69,10 @@ def _kept(machine: Object, node: str, cluster: Cluster, *, rolled: bool) -> Iter
     words, _ = machine_drain.reported(machine)
     named = [pod for line in _WAITING.findall(words) for pod in machine_drain.reported_pods(line)]
     for pod in entry(cluster, pod_evictions.by_node, node) or ():
-        labelled = machine_drain.waits_for_end(pod) and (machine.deleted or (rolled and DEPLOYMENT in machine.labels))
-        if not pod_evictions.is_left_alone(pod) and not pod.deleted and (labelled or pod.full_name in named):
+        if pod_evictions.is_left_alone(pod) or pod.deleted:
+            continue
+        drained = machine.deleted or (rolled and DEPLOYMENT in machine.labels)
+        if pod.full_name in named or (drained and machine_drain.waits_for_end(pod, machine, cluster)):
             yield pod
 
 
@@ -89,8 +91,7 @@ _LONG: Final = timedelta(hours=1)
 def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
     """Return that a pod has ended and is there. No release up to 1.14 goes on then (kubernetes-sigs/cluster-api#12920)."""
     since = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster) or timedelta()
-    label = f"label {machine_drain.WAIT_LABEL}={pod.labels.get(machine_drain.WAIT_LABEL, '')}"
-    which = label if machine_drain.waits_for_end(pod) else "a MachineDrainRule"
+    which = machine_drain.waits_for_end(pod, machine, cluster) or "a MachineDrainRule"
     reason = (
         f"it has ended {clock.duration(since)} ago ({pod.at('status', 'phase').text}), but Cluster API, which does not evict "
         f"it ({which}), waits until it is deleted, and no nodeDrainTimeout of Machine {machine.full_name} ends that"

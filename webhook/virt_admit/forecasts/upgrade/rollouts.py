@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import (
     CLUSTER_VERSION,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
+    MACHINE_DRAIN_RULE,
     NODE,
     Kind,
 )
@@ -92,7 +93,7 @@ class Pool:
 
 _READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
     Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL, CLUSTER_VERSION),
-    Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE, CAPI_MHC),
+    Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE, CAPI_MHC, MACHINE_DRAIN_RULE),
     Driver.PLAIN: (),
 }
 """The kinds that each driver reads, besides Nodes."""

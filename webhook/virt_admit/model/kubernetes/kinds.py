@@ -294,6 +294,7 @@ CLUSTER_PREFERENCE: Final = Kind(
 )
 NAD: Final = Kind("k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition")
 CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
+MACHINE_DRAIN_RULE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedrainrules", "MachineDrainRule")
 CAPI_CLUSTER: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "clusters", "Cluster")
 MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedeployments", "MachineDeployment")
 METAL3_TEMPLATE: Final = Kind(

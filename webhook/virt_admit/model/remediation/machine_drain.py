@@ -8,17 +8,18 @@ openshift/machine-api-operator: pkg/controller/machine/controller.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.model import machine_nodes
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock, kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, POD
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, MACHINE, MACHINE_DRAIN_RULE, NAMESPACE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
+from virt_admit.model.lookups import find
 
 WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
 """The label of a pod that Cluster API does not evict (api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel)."""
@@ -34,10 +35,15 @@ READS: Final[Reads] = union(
             "status.deletion.waitForNodeVolumeDetachStartTime",
             "status.conditions",
             "status.v1beta2.conditions",
+            "spec.clusterName",
             "metadata.annotations",
+            "metadata.labels",
         ),
         MACHINE: ("spec.lifecycleHooks", "status.conditions"),
-        POD: (f"metadata.labels.{WAIT_LABEL}", "status.phase", "status.conditions.lastTransitionTime"),
+        MACHINE_DRAIN_RULE: (),
+        NAMESPACE: ("metadata.labels",),
+        CAPI_CLUSTER: ("metadata.labels",),
+        POD: ("metadata.labels", "status.phase", "status.conditions.lastTransitionTime"),
     },
 )
 
@@ -171,9 +177,44 @@ def reported_pods(words: str) -> list[str]:
     return _POD.findall(words.partition("After above Pods have been removed")[0])
 
 
-def waits_for_end(pod: Object) -> bool:
-    """Return whether Cluster API leaves a pod alone and waits for it, by its label (filters.go#drainLabelFilter)."""
-    return pod.labels.get(WAIT_LABEL, "").replace("-", "", 1).lower() == "waitcompleted"
+def waits_for_end(pod: Object, machine: Object, cluster: Cluster) -> str:
+    """Return what makes Cluster API leave a pod alone and wait for it; empty: nothing does.
+
+    The label of the pod decides, else the first rule by its name (filters.go#drainLabelFilter #machineDrainRulesFilter).
+    """
+    value = pod.labels.get(WAIT_LABEL, "")
+    match value.replace("-", "", 1).lower():
+        case "waitcompleted":
+            return f"label {WAIT_LABEL}={value}"
+        case "skip":
+            return ""
+    rules = sorted(cluster.known(MACHINE_DRAIN_RULE), key=lambda rule: rule.name)
+    own = (rule for rule in rules if rule.namespace == machine.namespace and _is_of(rule, machine, cluster))
+    first = next((rule for rule in own if _selects(rule, pod, cluster)), None)
+    waits = first is not None and first.at("spec", "drain", "behavior").text == "WaitCompleted"
+    return f"MachineDrainRule {first.full_name}" if first is not None and waits else ""
+
+
+def _is_of(rule: Object, machine: Object, cluster: Cluster) -> bool:
+    owner = find(cluster, CAPI_CLUSTER, machine.namespace, machine.at("spec", "clusterName").text or "")
+    labels = owner.labels if owner is not None else {}
+    entries = list(rule.at("spec", "machines").items())
+    return not entries or any(
+        _matches(each["selector"], machine.labels) and _matches(each["clusterSelector"], labels) for each in entries
+    )
+
+
+def _selects(rule: Object, pod: Object, cluster: Cluster) -> bool:
+    space = find(cluster, NAMESPACE, "", pod.namespace)
+    labels = space.labels if space is not None else {}
+    entries = list(rule.at("spec", "pods").items())
+    return not entries or any(
+        _matches(each["selector"], pod.labels) and _matches(each["namespaceSelector"], labels) for each in entries
+    )
+
+
+def _matches(selector: Field, labels: Mapping[str, str]) -> bool:
+    return selectors.parse(selector.value).matches(labels)
 
 
 def ends(machine: Object) -> datetime | None:
