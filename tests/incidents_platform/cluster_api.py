@@ -209,8 +209,45 @@ def start_up_time_of_virtual_machines() -> Incident:
     return Incident("https://github.com/Azure/ARO-RP/pull/2647", items, "scan", 0, says)
 
 
+def completed_pod_for_which_it_waits() -> Incident:
+    """No VM and no budget is left: the pod has ended, and no release lets the drain go on before it is deleted."""
+    words = "Drain not completed yet (started at 2026-11-20T07:00:00Z):\n* Pod vms/report-x: waiting for completion"
+    waits = {"type": "Deleting", "status": "True", "reason": "DrainingNode", "message": words}
+    own = machine("machine-n1", "n1", conditions=[waits | {"lastTransitionTime": ago(hours=5)}])
+    job = obj("Job", "batch/v1", "report", "vms")
+    done = unready(pod("report-x", "vms", "n1", {"cluster.x-k8s.io/drain": "wait-completed"}, job), since=ago(hours=4))
+    done["status"]["phase"] = "Succeeded"
+    new = [machine(f"machine-{name}", name) for name in NODES[1:]]
+    items = [*cluster("n1"), own, *new, done, rolling(1, 0)[0], *management()]
+    says = (
+        "No: the upgrade stops (1 cause)",
+        "stops at n1: Pod vms/report-x: it has ended 4 h 00 ago (Succeeded), but Cluster API, which does not evict it",
+        "waits until it is deleted, and no nodeDrainTimeout of Machine capi/machine-n1 ends that",
+        "Delete this pod, or its Job report",
+        "kubectl delete pod report-x -n vms",
+    )
+    source = "https://github.com/kubernetes-sigs/cluster-api/issues/12920"
+    return Incident(source, items, "upgrade", 1, says, ("begins now, ends",))
+
+
+def roll_out_that_a_health_check_undoes() -> Incident:
+    items = [*cluster(), *rolling(1, 0), *management(nodeStartupTimeout="10m")]
+    for each in items:
+        if each["kind"] == "Machine":
+            each["spec"]["infrastructureRef"] = {"kind": "Metal3Machine", "name": each["metadata"]["name"]}
+    says = (
+        "Unknown:",
+        "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers that has no node "
+        "after 10m, in a loop: bare metal (Metal3Machine) is slower. Set its start-up time-out to 20m or more: kubectl edit",
+    )
+    source = "https://github.com/azimuth-cloud/capi-helm-charts/pull/230"
+    return Incident(source, items, "upgrade", 2, says, ("Yes",))
+
+
 def incidents() -> list[Incident]:
     return [
+        completed_pod_for_which_it_waits(),
+        roll_out_that_a_health_check_undoes(),
         no_host_for_the_new_machine(),
         failed_machines_of_ready_nodes(),
         control_plane_that_does_not_remediate(),

@@ -87,7 +87,11 @@ def drain_of_a_pool_failed() -> Incident:
 def drifted_file() -> Incident:
     why = 'unexpected on-disk state: content mismatch for file "/etc/node-sizing-enabled.env"'
     items = [*workers(n1=failed(why)), degraded(why)]
-    says = ("Node n1 is reporting", "/etc/node-sizing-enabled.env")
+    says = (
+        "Node n1 is reporting",
+        "Find out what changed /etc/node-sizing-enabled.env on n1, and write it as its MachineConfig says",
+        "which reboots n1: oc debug node/n1 -- chroot /host touch /run/machine-config-daemon-force",
+    )
     source = "https://github.com/openstack-k8s-operators/neutron-operator/pull/332"
     return Incident(source, items, "upgrade", 1, says, ("see its conditions", "Next: n1"))
 

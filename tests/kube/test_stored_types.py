@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests import definitions
 from tests.forecasts.repair.broken_clusters import cluster, vm
-from tests.forecasts.repair.test_causes import CAUSES
+from tests.forecasts.repair.budget_causes import BUDGETS
 from tests.paths import EXAMPLES
 from tests.random_motion import moving_cluster
 from virt_admit.cli import main
@@ -40,7 +40,7 @@ def changed(objects, kind, path, value):
     return found
 
 
-BUDGET = CAUSES["a budget that never allows"][0]
+BUDGET = BUDGETS["a budget that never allows"][0]
 SELECTOR = ("spec", "selector")
 
 

@@ -17,7 +17,7 @@ def budget(
 ) -> Object:
     status = {"disruptionsAllowed": allowed, "expectedPods": pods, "desiredHealthy": pods}
     status["currentHealthy"] = pods if healthy < 0 else healthy
-    spec = {"selector": {"matchLabels": labels}} | spec
+    spec = {"selector": {"matchLabels": dict(labels)}} | spec
     return manifest("policy/v1", "PodDisruptionBudget", name, "shop", spec=spec, status=status)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import control_path
-from virt_admit.forecasts.drain.states import vm_states
+from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
@@ -29,10 +29,17 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import count, cut, names, sentence
-from virt_admit.model.node_updates import harvester_upgrades, maintenance_updates, node_phases, sriov_drains, updaters
+from virt_admit.model.messages import count, cut, cut_middle, names, sentence
+from virt_admit.model.node_updates import (
+    config_pool_updates,
+    harvester_upgrades,
+    maintenance_updates,
+    node_phases,
+    sriov_drains,
+    updaters,
+)
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import control_plane, fence_taints, machine_drain, maintenance
+from virt_admit.model.remediation import control_plane, etcd_guard, fence_taints, machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
@@ -40,6 +47,7 @@ READS: Final[Reads] = union(
     volume_attachments.READS,
     harvester_maintenance.READS,
     control_plane.READS,
+    etcd_guard.HOOK_READS,
     fence_taints.READS,
     {
         API_SERVICE: ("status.conditions",),
@@ -186,10 +194,11 @@ def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
             kept = f"its node was drained, and it stays{_age(machine_drain.terminate_wait(machine), cluster)}"
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
             which = f"the {step} hook{'s' * (len(hooks or last) > 1)} {names(hooks or last, 120)}"
+            end = f"Check the owner of each hook: {about('describe', machine, kind)}"
             found.setdefault(machine_nodes.node_name(machine, cluster), []).append(
                 f"Machine {machine.full_name} is being deleted, but {waits} while {which} "
-                f"{'is' if len(hooks or last) == 1 else 'are'} set, and no time-out ends this wait. Check the owner of each "
-                f"hook: {about('describe', machine, kind)}"
+                f"{'is' if len(hooks or last) == 1 else 'are'} set, and no time-out ends this wait. "
+                f"{etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else end}"
             )
     return found
 
@@ -254,7 +263,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
         elif machine_drain.timeout(machine) is None:
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as nodeDrainTimeout is not set: "
-                "VMs that cannot leave keep the Machine."
+                f"{_drain_waits(machine, cluster) or 'VMs and pods that cannot leave keep the Machine'}."
             )
         elif end is not None:
             detach = machine_drain.detach_timeout(machine)
@@ -267,6 +276,13 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
             )
     return found
+
+
+def _drain_waits(machine: Object, cluster: Cluster) -> str:
+    """Return for what a Machine says that its drain waits; empty: it does not."""
+    words, began = machine_drain.reported(machine)
+    since = f" has waited for {age}" if (age := vm_states_times.age(began, cluster)) else " waits"
+    return f"by its words it{since}: {cut(words.rstrip('.'), 200)}" if words else ""
 
 
 def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
@@ -302,11 +318,8 @@ def _of_pool(pool: Object, own: Sequence[Object]) -> Iterator[str]:
     """Yield what keeps the machine config operator from updating the nodes of a pool."""
     if pool.at("spec", "paused").boolean:
         yield f"{sriov_drains.words(pool, own)}, so its nodes are not updated."
-    for condition in ("Degraded", "NodeDegraded", "RenderDegraded"):
-        found = pool.condition(condition)
-        if found["status"].text == "True":
-            yield f"MachineConfigPool {pool.name} is degraded: {found['message'].text or found['reason'].text or condition}"
-            break
+    if said := config_pool_updates.degraded(pool):
+        yield f"MachineConfigPool {pool.name} is degraded: {cut_middle(said, 300)}"
     unavailable = pool.at("status", "unavailableMachineCount").integer or 0
     if unavailable:
         yield f"MachineConfigPool {pool.name} already has {count(unavailable, 'unavailable node')}."

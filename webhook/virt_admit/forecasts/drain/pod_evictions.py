@@ -210,15 +210,16 @@ def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 def is_evicted(pod: Object) -> bool:
     """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
-    return not _is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
+    return not is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
 
 
 def _lingers(pod: Object) -> bool:
     """Return whether a pod has ended and is being deleted: ``kubectl drain`` waits until it is gone, too."""
-    return pod.deleted and pod.at("status", "phase").text in FINISHED and not _is_left_alone(pod)
+    return pod.deleted and pod.at("status", "phase").text in FINISHED and not is_left_alone(pod)
 
 
-def _is_left_alone(pod: Object) -> bool:
+def is_left_alone(pod: Object) -> bool:
+    """Return whether no drain touches the pod: it is of a DaemonSet, or the kubelet runs it from a file."""
     owner = pod.controller
     return MIRROR in pod.annotations or (owner is not None and owner["kind"].text == "DaemonSet")
 

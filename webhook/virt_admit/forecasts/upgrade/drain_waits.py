@@ -1,34 +1,110 @@
 """What the drain of a node in a roll-out waits for, without an end that any object tells.
 
 Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#reconcileDelete;
-harvester/harvester:package/upgrade/upgrade_node.sh#command_pre_drain.
+kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/drain.go#EvictPods; harvester/harvester:
+package/upgrade/upgrade_node.sh#command_pre_drain.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import node_notes
+from virt_admit.forecasts.drain import node_notes, pod_evictions
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, PVC
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
+from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import cut, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
+from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
+from virt_admit.model.scheduler.pods import FINISHED
 
 _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
 
 
-def unknown(driver: Driver, pools: Sequence[Pool], begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str]:
+def with_kept_pods(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
+    """Return the drains of all nodes with the pods for which Cluster API waits, although ``kubectl drain`` does not."""
+    machines = cluster.cached(_drained_by_machine)
+    rolled = driver is Driver.CLUSTER_API
+    return replace(
+        plan, nodes=tuple(_with_kept(node, machines.get(node.name), cluster, rolled=rolled) for node in plan.nodes)
+    )
+
+
+def _drained_by_machine(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the Machine of Cluster API of each node whose drain no time-out ends, and which has not ended."""
+    found = (each for each in cluster.known(CAPI_MACHINE) if machine_drain.timeout(each) is None)
+    left = (each for each in found if not each.deleted or not machine_drain.is_drained(each))
+    return {name: each for each in left if (name := machine_nodes.node_name(each, cluster))}
+
+
+def _with_kept(node: NodePlan, machine: Object | None, cluster: Cluster, *, rolled: bool) -> NodePlan:
+    if machine is None:
+        return node
+    kept = [pod for pod in _kept(machine, node.name, cluster, rolled=rolled) if _has_ended_long_ago(pod, cluster)]
+    blockers = (*node.pods.blockers, *(_keeps(pod, machine, cluster) for pod in kept))
+    return replace(node, pods=replace(node.pods, blockers=blockers))
+
+
+def _kept(machine: Object, node: str, cluster: Cluster, *, rolled: bool) -> Iterator[Object]:
+    """Yield the pods of a node that Cluster API does not evict and waits for: by their label, or by a MachineDrainRule.
+
+    ``rolled``: the node is drained by its Machine also where that is not being deleted yet.
+    """
+    words, _ = machine_drain.reported(machine)
+    named = [pod for line in _WAITING.findall(words) for pod in machine_drain.reported_pods(line)]
+    for pod in entry(cluster, pod_evictions.by_node, node) or ():
+        if pod_evictions.is_left_alone(pod) or pod.deleted:
+            continue
+        drained = machine.deleted or (rolled and DEPLOYMENT in machine.labels)
+        if pod.full_name in named or (drained and machine_drain.waits_for_end(pod, machine, cluster)):
+            yield pod
+
+
+_WAITING: Final = re.compile(r"Pods? ([^:*]*): waiting for completion")
+
+
+def _has_ended_long_ago(pod: Object, cluster: Cluster) -> bool:
+    age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
+    return pod.at("status", "phase").text in FINISHED and age is not None and age >= _LONG
+
+
+_LONG: Final = timedelta(hours=1)
+"""A Job with ``ttlSecondsAfterFinished`` has deleted its pod by then, in general; a drain has ended."""
+
+
+def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
+    """Return that a pod has ended and is there. No release up to 1.14 goes on then (kubernetes-sigs/cluster-api#12920)."""
+    since = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster) or timedelta()
+    which = machine_drain.waits_for_end(pod, machine, cluster) or "a MachineDrainRule"
+    reason = (
+        f"it has ended {clock.duration(since)} ago ({pod.at('status', 'phase').text}), but Cluster API, which does not evict "
+        f"it ({which}), waits until it is deleted, and no nodeDrainTimeout of Machine {machine.full_name} ends that"
+    )
+    owner = pod.controller
+    job = f", or its Job {owner['name'].text}" if owner is not None and owner["kind"].text == "Job" else ""
+    remedy = typed(f"Delete this pod{job}, once its result and its log are not needed", about("delete", pod, POD))
+    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=ProblemCause.POD_KEPT)
+
+
+def unknown(
+    driver: Driver, plan: Plan, pools: Sequence[Pool], begun: Sequence[PoolUpdate], cluster: Cluster
+) -> Iterator[str]:
     """Yield what is not known of the drains that are under way, in a roll-out or because a Machine is deleted alone."""
     flying = ((name, update) for pool in begun for name, update in pool.nodes.items())
     drained = {
@@ -36,18 +112,58 @@ def unknown(driver: Driver, pools: Sequence[Pool], begun: Sequence[PoolUpdate], 
     }
     if driver in (Driver.CLUSTER_API, Driver.PLAIN):  # a Machine that is deleted takes its node out of any order
         drained |= dict.fromkeys((name for pool in pools for name in pool.to_do), True)
+    plans = {node.name: node for node in plan.nodes}
     for name, by_machine in drained.items():
-        yield from of_node(name, cluster, by_machine=by_machine)
+        rolled = driver is Driver.CLUSTER_API
+        yield from of_node(name, plans.get(name), cluster, by_machine=by_machine, rolled=rolled)
 
 
-def of_node(name: str, cluster: Cluster, *, by_machine: bool) -> Iterator[str]:
-    """Yield what the drain of a node waits for. ``by_machine``: it is drained because its Machine is being deleted."""
+def of_node(
+    name: str, plan: NodePlan | None, cluster: Cluster, *, by_machine: bool, rolled: bool = False
+) -> Iterator[str]:
+    """Yield what the drain of a node waits for.
+
+    Args:
+        name: the node.
+        plan: what a drain of it does.
+        cluster: the cluster.
+        by_machine: whether it is drained because its Machine is being deleted.
+        rolled: whether a roll-out of Machines deletes it later.
+    """
     if by_machine:
         for machine in entry(cluster, _deleted, name) or ():
             yield from _of_machine(machine, name, cluster)
+            yield from _unexplained(machine, plan, cluster)
+        yield from _not_completed(name, cluster, rolled=rolled)
     node = find(cluster, NODE, "", name)
     if node is not None:
         yield from node_notes.not_asked(node, cluster)
+
+
+def _not_completed(name: str, cluster: Cluster, *, rolled: bool) -> Iterator[str]:
+    """Yield for which pods Cluster API waits that have not completed, or have just done so."""
+    machine = cluster.cached(_drained_by_machine).get(name)
+    found = _kept(machine, name, cluster, rolled=rolled) if machine is not None else ()
+    waiting = [pod.full_name for pod in found if not _has_ended_long_ago(pod, cluster)]
+    if waiting and machine is not None:
+        why = f"Cluster API waits for that, as Machine {machine.full_name} has no nodeDrainTimeout"
+        yield f"when pod {names(waiting, 120)} of {name} completes and is deleted: {why}"
+
+
+def _unexplained(machine: Object, plan: NodePlan | None, cluster: Cluster) -> Iterator[str]:
+    """Yield that a drain has waited for long by the words of its controller, for something that no forecast shows."""
+    words, began = machine_drain.reported(machine)
+    if not words or machine_drain.ends(machine) is not None or not vm_states_times.is_older(began, _LONG, cluster):
+        return
+    named = machine_drain.reported_pods(words)
+    kept = {pod.full_name for pod in _kept(machine, plan.name, cluster, rolled=False)} if plan is not None else set()
+    if named and kept.issuperset(named):
+        return
+    pods = (find(cluster, POD, *name.split("/", 1)) for name in named)
+    others = any(pod is not None and not pod_evictions.is_of_vm(pod) for pod in pods)
+    if plan is None or not (plan.pods.lasting or (plan.forecasts and not others)):
+        since = vm_states_times.age(began, cluster)
+        yield f"when the drain for Machine {machine.full_name} ends, which has waited for {since}: {cut(words, 300)}"
 
 
 def _deleted(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

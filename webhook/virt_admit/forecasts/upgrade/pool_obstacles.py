@@ -9,23 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.model import machine_nodes
+from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
+from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, CAPI_MHC, MACHINE_DEPLOYMENT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import control_plane, machine_starts, machines
+from virt_admit.model.remediation import bare_metal, check_scope, control_plane, machine_starts, machines
+from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.control_plane import RebootRisk
+from virt_admit.model.remediation.health_checks import HealthCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,14 @@ class NodeFailure:
     problem: ProblemId
 
 
-READS: Final[Reads] = union(control_plane.READS, node_health.READS, pod_evictions.READS)
+READS: Final[Reads] = union(
+    control_plane.READS,
+    node_health.READS,
+    pod_evictions.READS,
+    bare_metal.READS,
+    machine_starts.SLOW_READS,
+    {CAPI_MHC: (), CAPI_CLUSTER: ()},
+)
 
 
 def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
@@ -93,6 +105,12 @@ def _reboot_risks(nodes: Iterable[str], coming_back: Collection[str], cluster: C
     yield from filter(None, (control_plane.reboot_risk(name, cluster, coming_back) for name in nodes))
 
 
+def of_release(update: ClusterUpdate) -> Obstacle | None:
+    """Return why no pool gets the release that an administrator has asked for; None: nothing certainly holds it."""
+    stop = update.stop
+    return Obstacle(stop.reason, stop.remedy, stop.id) if stop is not None else None
+
+
 def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:
     """Return what makes nodes that are cordoned or not Ready candidates of a MachineConfigPool again.
 
@@ -116,6 +134,7 @@ def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:
 
 def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why a MachineDeployment deletes no old Machine: the new one does not become a Node."""
+    yield from (each.obstacle for each in _short_starts(deployment, cluster) if each.certain)
     found = machine_rollouts.held(deployment, cluster)
     if found is not None:
         why, machine = found.waits_for.why, found.waits_for.machine
@@ -130,8 +149,76 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
         )
 
 
-def machine_doubts(nodes: Collection[str], cluster: Cluster) -> Iterator[str]:
+class _ShortStart(NamedTuple):
+    """A health check that deletes Machines before they can become Nodes, so that a roll-out does not get its new ones."""
+
+    obstacle: Obstacle
+    certain: bool
+    """Whether every Machine of which it is known took longer than the check allows."""
+
+
+def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
+    """Yield the health checks that act on the new Machines of a MachineDeployment while these still start."""
+    own = [each for each in cluster.known(CAPI_MACHINE) if machine_pools.owner_key(each) == _key(deployment)]
+    status = deployment["status"]
+    updated = status["upToDateReplicas"].integer or status["updatedReplicas"].integer or 0
+    if any(machine.deleted for machine in own) and updated >= (deployment.at("spec", "replicas").integer or 1):
+        return  # every new Machine exists, and the old ones go
+    mine = {machine.full_name for machine in own}
+    for watch in check_scope.watches(cluster, CAPI_MHC).of(deployment.namespace):
+        watched = any(machine.full_name in mine for machine in watch.selection.objects)
+        if watched and not _is_idle(watch, cluster):
+            yield from _short_start(watch.check, deployment, cluster)
+
+
+def _is_idle(watch: WatchedNodes, cluster: Cluster) -> bool:
+    """Return whether a health check certainly deletes nothing until an object is changed."""
+    stops = (*inactive_reasons.lasting(watch.check, cluster), *inactive_reasons.stopped_cluster(watch.check, cluster))
+    never = remediation_steps.budget(watch.check, watch.selection).never
+    return never or any(isinstance(stop, str) for stop in stops)
+
+
+def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
+    allowed = check.known_startup_time()
+    if not allowed or allowed < 0:
+        return
+    try:
+        slow = machine_starts.too_slow(check.obj, cluster)
+        metal = bare_metal.reason(check.obj, cluster) if allowed < bare_metal.ENOUGH else ""
+    except Unseen:  # of Machines or Nodes, without which nothing is known of the roll-out either
+        return
+    if slow is None and not metal:
+        return
+    enough = slow.enough if slow is not None else bare_metal.ENOUGH
+    took = (
+        f"Machines take up to {format_duration(slow.slowest)} here"
+        if slow is not None
+        else f"bare metal ({metal}) is slower"
+    )
+    acts = "acts on" if check.template.present else "deletes"
+    reason = (
+        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} that "
+        f"has no node after {format_duration(allowed)}, in a loop: {took}"
+    )
+    remedy = typed(
+        f"Set its start-up time-out to {format_duration(enough)} or more", about("edit", check.obj, CAPI_MHC)
+    )
+    found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))
+    yield _ShortStart(found, certain=slow is not None and slow.fastest > allowed)
+
+
+def _key(deployment: Object) -> tuple[str, str]:
+    return deployment.namespace, deployment.name
+
+
+def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
     """Yield which Machines of the same Cluster do not become Nodes, so that the next ones may not either."""
+    by_deployment = machine_pools.of_deployments(cluster)
+    rolled = (
+        each for each in cluster.known(MACHINE_DEPLOYMENT) if not nodes.isdisjoint(by_deployment.get(_key(each), ()))
+    )
+    found = (short for each in rolled for short in _short_starts(each, cluster) if not short.certain)
+    yield from (f"whether {each.obstacle.reason}. {each.obstacle.remedy}" for each in found)
     own = (each for each in cluster.known(CAPI_MACHINE) if machine_nodes.node_name(each, cluster) in nodes)
     clusters = {_cluster(machine) for machine in own}
     waiting = [each for each in machine_starts.overdue(cluster) if _cluster(each.machine) in clusters]

@@ -154,7 +154,7 @@ def run(
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
     driver = options.driver or rollouts.default_driver(cluster)
-    plan = assumed_fixes.fixed_plan(plan, fixed)
+    plan = assumed_fixes.fixed_plan(drain_waits.with_kept_pods(plan, driver, cluster), fixed)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
     unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver, begun))]
     drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
@@ -169,7 +169,7 @@ def run(
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes for pool in pools):
         unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
-    unseen += drain_waits.unknown(driver, pools, begun, cluster)
+    unseen += drain_waits.unknown(driver, plan, pools, begun, cluster)
     unseen += rollouts.doubts(driver, pools, cluster)
     unknown = [row for node in left for row in node.undecided]
     if unseen or unknown:
@@ -387,7 +387,7 @@ def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Seq
 
 
 def _obstacles(pools: Iterable[Pool]) -> Iterator[Stop]:
-    held = (pool.obstacle for pool in pools if pool.obstacle is not None)
+    held = dict.fromkeys(pool.obstacle for pool in pools if pool.obstacle is not None)
     return (Stop("", obstacle.reason, obstacle.remedy, obstacle.problem) for obstacle in held)
 
 

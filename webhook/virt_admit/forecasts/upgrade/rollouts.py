@@ -22,8 +22,11 @@ from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
+    CAPI_MHC,
+    CLUSTER_VERSION,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
+    MACHINE_DRAIN_RULE,
     NODE,
     Kind,
 )
@@ -31,11 +34,19 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.machine_pools import Overlap
 from virt_admit.model.messages import cut_middle, names
-from virt_admit.model.node_updates import config_pool_updates, node_phases, sriov_drains, updaters
+from virt_admit.model.node_updates import (
+    cluster_updates,
+    config_pool_updates,
+    daemon_errors,
+    node_phases,
+    sriov_drains,
+    updaters,
+)
+from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, problem_of
 
-READS: Final = union(updaters.READS, pool_obstacles.READS, harvester_waits.READS)
+READS: Final = union(updaters.READS, cluster_updates.READS, pool_obstacles.READS, harvester_waits.READS)
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
 
@@ -71,8 +82,8 @@ class Pool:
 
 
 _READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
-    Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL,),
-    Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE),
+    Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL, CLUSTER_VERSION),
+    Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE, CAPI_MHC, MACHINE_DRAIN_RULE),
     Driver.PLAIN: (),
 }
 """The kinds that each driver reads, besides Nodes."""
@@ -204,9 +215,11 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     """Yield what may stop pools that nothing certainly stops."""
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
+    if driver is Driver.MACHINE_CONFIG and waiting:
+        yield from filter(None, (_release(cluster).doubt,))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     if driver is Driver.CLUSTER_API:
-        yield from pool_obstacles.machine_doubts({node for pool in free for node in pool.to_do}, cluster)
+        yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
 
 
 def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool:
@@ -233,7 +246,7 @@ def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
     return NodeFailure(
         node.name,
         f"its update has failed{words}",
-        typed("Repair what its updater reports", about("describe", node, NODE)),
+        daemon_errors.of_update(node, update),
         problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
     )
 
@@ -250,17 +263,30 @@ def _machine_config(
     every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Iterator[Pool]:
     known = cluster.known(MACHINE_CONFIG_POOL)
+    held = pool_obstacles.of_release(_release(cluster))
+    if held is not None:  # once, also where each pool has an obstacle of its own
+        yield Pool("ClusterVersion", (), 1, held)
     for pool, own in machine_pools.members(known, every):
         if pool.at("spec", "nodeSelector").is_map:
-            yield _machine_config_pool(pool, sorted(own, key=machine_pools.zone_then_age), max_unavailable, phases)
+            nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
+            found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases)
+            yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
     refused = tuple(map(_without_a_pool, filter(lambda each: each.has_no_pool, machine_pools.overlaps(known, every))))
     if refused:
         yield Pool("no MachineConfigPool", (), 1, failing=refused)
 
 
+def _release(cluster: Cluster) -> ClusterUpdate:
+    """Return what holds the update of the cluster before its nodes."""
+    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
+    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
+    return cluster_updates.of_cluster(cluster, rolling=rolling)
+
+
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
-    """Yield which nodes belong to another pool than one that selects them."""
+    """Yield what the update of the cluster rests on, and which nodes belong to another pool than one that selects them."""
     if driver is Driver.MACHINE_CONFIG:
+        yield from _release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
 
@@ -294,7 +320,7 @@ def _machine_config_pool(
     every = Pool(f"MachineConfigPool {pool.name}", tuple(node.name for node in own), capacity, obstacle)
     found = _continued(every, phases, {node.name: node for node in own})
     away = [node.name for node in own if node.name not in found.begun and _is_unavailable(node, phases)]
-    if not found.to_do and not found.failing and not _is_degraded(pool):
+    if not found.to_do and not found.failing and not config_pool_updates.degraded(pool):
         return replace(found, obstacle=None)  # nothing is left that it could stop
     left = capacity - len(away) - len(found.failing)
     waiting = tuple(name for name in found.nodes if name not in away)
@@ -317,24 +343,17 @@ def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
     return not under_way and not failing and node_phases.is_away(node)
 
 
-def _is_degraded(pool: Object) -> bool:
-    """Return whether a MachineConfigPool reports an error."""
-    return pool.condition("Degraded")["status"].text == "True"
-
-
 def _pool_obstacle(pool: Object, own: Sequence[Object]) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
         paused, reason = problem_of(ProblemCause.POOL_PAUSED, pool), sriov_drains.words(pool, own)
         if sriov_drains.has_paused(pool, own):
             return Obstacle(reason, sriov_drains.remedy(own), paused, sriov_drains.drained(own))
         return Obstacle(reason, _unpause(pool, MACHINE_CONFIG_POOL), paused)
-    if _is_degraded(pool):
-        said = [pool.condition(kind) for kind in ("NodeDegraded", "RenderDegraded", "Degraded")]
-        texts = [each["message"].text or each["reason"].text for each in said if each["status"].text == "True"]
-        why = cut_middle(next(filter(None, texts), None) or "see its conditions", _LONGEST)
+    if said := config_pool_updates.degraded(pool):
+        see = typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL))
         return Obstacle(
-            f"MachineConfigPool {pool.name} is degraded: {why}",
-            typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL)),
+            f"MachineConfigPool {pool.name} is degraded: {cut_middle(said, _LONGEST)}",
+            daemon_errors.of_pool(own) or see,
             problem_of(ProblemCause.POOL_DEGRADED, pool),
         )
     return None

@@ -294,6 +294,7 @@ CLUSTER_PREFERENCE: Final = Kind(
 )
 NAD: Final = Kind("k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition")
 CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
+MACHINE_DRAIN_RULE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedrainrules", "MachineDrainRule")
 CAPI_CLUSTER: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "clusters", "Cluster")
 MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedeployments", "MachineDeployment")
 METAL3_TEMPLATE: Final = Kind(
@@ -330,7 +331,9 @@ MACHINE_AUTOSCALER: Final = Kind("autoscaling.openshift.io", ("v1beta1",), "mach
 KARPENTER_NODE_POOL: Final = Kind("karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False)
 INFRASTRUCTURE: Final = Kind("config.openshift.io", ("v1",), "infrastructures", "Infrastructure", namespaced=False)
 CLUSTER_VERSION: Final = Kind("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion", namespaced=False)
+CLUSTER_OPERATOR: Final = Kind("config.openshift.io", ("v1",), "clusteroperators", "ClusterOperator", namespaced=False)
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
+CONTROL_PLANE_SET: Final = Kind("machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet")
 CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet")
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)

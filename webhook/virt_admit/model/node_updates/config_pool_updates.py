@@ -79,6 +79,21 @@ def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
     return PoolUpdate(MACHINE_CONFIG_POOL.kind, pool.name, nodes, began)
 
 
+def failure(node: Object) -> str | None:
+    """Return the words with which the daemon of a node has stopped; None: it has not."""
+    return node.annotations.get(_REASON, "") if node.annotations.get(_STATE) in _FAILED else None
+
+
+def degraded(pool: Object) -> str:
+    """Return what a MachineConfigPool reports as an error; empty: none. The condition Degraded alone has no words."""
+    said = [found for kind in _ERRORS if (found := pool.condition(kind))["status"].text == "True"]
+    texts = (each["message"].text or each["reason"].text for each in said)
+    return next(filter(None, texts), "see its conditions") if said else ""
+
+
+_ERRORS: Final = ("NodeDegraded", "RenderDegraded", "Degraded")
+
+
 def target(pool: Object, own: Sequence[Object]) -> str:
     """Return the configuration that the nodes get; empty: no node is on its way to another one."""
     said = pool.at("spec", "configuration", "name").text

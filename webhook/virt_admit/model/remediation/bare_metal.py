@@ -9,6 +9,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.remediation import check_scope, health_checks, machines
 
 READS: Final[Reads] = union(
@@ -26,6 +27,10 @@ _PROVIDERS: Final = ("Metal3", "BareMetal", "Tinkerbell")
 
 _METAL_TYPE: Final = re.compile(r"\.metal(-[a-z0-9]+)?\Z")
 """Instance types such as ``c5.metal`` and ``c7i.metal-24xl``."""
+
+
+ENOUGH: Final = 20 * MINUTE
+"""Nanoseconds that a host of bare metal usually needs at most to become a node: it tests its hardware and is written."""
 
 
 def reason(obj: Object, cluster: Cluster) -> str:

@@ -7,17 +7,22 @@ openshift/machine-api-operator: pkg/controller/machine/controller.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.model import machine_nodes
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock, kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, MACHINE, MACHINE_DRAIN_RULE, NAMESPACE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
+from virt_admit.model.lookups import find
+
+WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
+"""The label of a pod that Cluster API does not evict (api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel)."""
 
 READS: Final[Reads] = union(
     machine_nodes.READS,
@@ -30,9 +35,15 @@ READS: Final[Reads] = union(
             "status.deletion.waitForNodeVolumeDetachStartTime",
             "status.conditions",
             "status.v1beta2.conditions",
+            "spec.clusterName",
             "metadata.annotations",
+            "metadata.labels",
         ),
         MACHINE: ("spec.lifecycleHooks", "status.conditions"),
+        MACHINE_DRAIN_RULE: (),
+        NAMESPACE: ("metadata.labels",),
+        CAPI_CLUSTER: ("metadata.labels",),
+        POD: ("metadata.labels", "status.phase", "status.conditions.lastTransitionTime"),
     },
 )
 
@@ -100,10 +111,11 @@ def is_drained(machine: Object) -> bool:
     return "False" not in said and said[1] == "True"
 
 
-def has_emptied(node: str, cluster: Cluster) -> bool:
-    """Return whether a node was drained already because its Machine is being deleted."""
+def is_left_to_machine(node: str, cluster: Cluster) -> bool:
+    """Return whether a node is left to its Machine, which is being deleted and has drained it or waits for a hook before."""
     machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
-    return any(is_drained(each) and machine_nodes.node_name(each, cluster) == node for each in machines)
+    done = (each for each in machines if is_drained(each) or holding_hooks(each))
+    return any(machine_nodes.node_name(each, cluster) == node for each in done)
 
 
 def terminate_wait(machine: Object) -> str | None:
@@ -137,6 +149,72 @@ def volume_wait(machine: Object) -> str | None:
         return machine.at("status", "deletion", "waitForNodeVolumeDetachStartTime").text
     older = machine.condition("VolumeDetachSucceeded")
     return older["lastTransitionTime"].text if older["status"].text == "False" else None
+
+
+def reported(machine: Object) -> tuple[str, datetime | None]:
+    """Return what the drain of a Machine waits for in the words of its controller, and since when; empty: it does not say.
+
+    It names up to three pods for each cause (core/reconcilers/machine/drain/drain.go#ConditionMessage).
+    """
+    said = [condition(machine, "Deleting"), machine.condition("DrainingSucceeded")]
+    if not machine.deleted or is_drained(machine) or holding_hooks(machine):
+        return "", None
+    found = next((each for each in said if each["reason"].text in _DRAINING and each["message"].text), None)
+    if found is None:
+        return "", None
+    began = clock.instant(machine.at("status", "deletion", "nodeDrainStartTime").text)
+    words = " ".join((found["message"].text or "").split())
+    return _BEGUN.sub("", words), began or clock.instant(found["lastTransitionTime"].text)
+
+
+_DRAINING: Final = ("DrainingNode", "Draining", "DrainingFailed")
+_BEGUN: Final = re.compile(r"^Drain not completed yet \(started at [^)]*\): (?:\* )?")
+_POD: Final = re.compile(r"\b[a-z0-9][a-z0-9-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+def reported_pods(words: str) -> list[str]:
+    """Return the pods that such words name as those that stay now, as ``namespace/name``."""
+    return _POD.findall(words.partition("After above Pods have been removed")[0])
+
+
+def waits_for_end(pod: Object, machine: Object, cluster: Cluster) -> str:
+    """Return what makes Cluster API leave a pod alone and wait for it; empty: nothing does.
+
+    The label of the pod decides, else the first rule by its name (filters.go#drainLabelFilter #machineDrainRulesFilter).
+    """
+    value = pod.labels.get(WAIT_LABEL, "")
+    match value.replace("-", "", 1).lower():
+        case "waitcompleted":
+            return f"label {WAIT_LABEL}={value}"
+        case "skip":
+            return ""
+    rules = sorted(cluster.known(MACHINE_DRAIN_RULE), key=lambda rule: rule.name)
+    own = (rule for rule in rules if rule.namespace == machine.namespace and _is_of(rule, machine, cluster))
+    first = next((rule for rule in own if _selects(rule, pod, cluster)), None)
+    waits = first is not None and first.at("spec", "drain", "behavior").text == "WaitCompleted"
+    return f"MachineDrainRule {first.full_name}" if first is not None and waits else ""
+
+
+def _is_of(rule: Object, machine: Object, cluster: Cluster) -> bool:
+    owner = find(cluster, CAPI_CLUSTER, machine.namespace, machine.at("spec", "clusterName").text or "")
+    labels = owner.labels if owner is not None else {}
+    entries = list(rule.at("spec", "machines").items())
+    return not entries or any(
+        _matches(each["selector"], machine.labels) and _matches(each["clusterSelector"], labels) for each in entries
+    )
+
+
+def _selects(rule: Object, pod: Object, cluster: Cluster) -> bool:
+    space = find(cluster, NAMESPACE, "", pod.namespace)
+    labels = space.labels if space is not None else {}
+    entries = list(rule.at("spec", "pods").items())
+    return not entries or any(
+        _matches(each["selector"], pod.labels) and _matches(each["namespaceSelector"], labels) for each in entries
+    )
+
+
+def _matches(selector: Field, labels: Mapping[str, str]) -> bool:
+    return selectors.parse(selector.value).matches(labels)
 
 
 def ends(machine: Object) -> datetime | None:

@@ -81,6 +81,8 @@ def start_times(found: Iterable[Object], cluster: Cluster) -> Sequence[timedelta
 class SlowStarts(NamedTuple):
     """Machines that took longer to become Nodes than a health check allows."""
 
+    fastest: int
+    """In nanoseconds."""
     slowest: int
     """In nanoseconds."""
     known: int
@@ -109,7 +111,7 @@ def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
     late = [took for took in starts if took > allowed]
     if not late or 2 * len(late) < len(starts):
         return None
-    return SlowStarts(starts[-1], len(starts), -(-starts[-1] * 5 // 4 // (5 * MINUTE)) * 5 * MINUTE)
+    return SlowStarts(starts[0], starts[-1], len(starts), -(-starts[-1] * 5 // 4 // (5 * MINUTE)) * 5 * MINUTE)
 
 
 def failure(machine: Object) -> str:

@@ -142,7 +142,7 @@ def _moment(name: str, cluster: Cluster) -> _Moment:
     start = progress.start(found, cluster) if found is not None else None
     left = progress.remaining(name, cluster)
     by_machine = start is not None and start.cause in _BY_MACHINE
-    held = tuple(drain_waits.of_node(name, cluster, by_machine=by_machine))
+    held = tuple(drain_waits.of_node(name, node, cluster, by_machine=by_machine))
     known = start is not None and not held
     ends_in = node_drain.remaining(node, len(left.pods), cluster) if known else None
     return _Moment(node, rows, left, start, progress.moved(name, cluster), ends_in, held)

@@ -47,7 +47,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     rules, unread_rules = _rules(name, cluster, opinion)
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
-    emptied, silent = machine_drain.has_emptied(name, cluster), bool(node_health.silence_now(plan.name, cluster))
+    left, silent = machine_drain.is_left_to_machine(name, cluster), bool(node_health.silence_now(plan.name, cluster))
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -56,7 +56,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), drain=not emptied and not silent)),
+        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), drain=not left and not silent)),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
@@ -74,9 +74,9 @@ def _vms(plan: NodePlan) -> tuple[str, ...]:
 def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
-    return UpgradeOfNode(
-        upgrade.possible, wave.start if wave is not None else None, wave.end if wave is not None else None, stops
-    )
+    reasons = () if upgrade.possible else (*(stop.reason for stop in upgrade.stops), *upgrade.unseen)
+    begin, end = (wave.start, wave.end) if wave is not None else (None, None)
+    return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops)
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:

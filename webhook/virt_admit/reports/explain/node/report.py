@@ -32,6 +32,8 @@ class UpgradeOfNode:
 
     possible: bool | None
     """Whether the upgrade of the whole cluster is possible, as ``upgrade`` says."""
+    because: str | None
+    """The first reason why it is not possible, or cannot be determined."""
     start: Range | None
     end: Range | None
     stops: tuple[str, ...]

@@ -46,6 +46,8 @@ def upgrade(report: NodeReport) -> Iterator[tuple[str, str]]:
     """Yield the place of the node in an upgrade."""
     found = report.upgrade
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
+    if found.because is not None and found.because not in found.stops:
+        yield "because", found.because
     if found.start is not None and found.end is not None:
         yield "begins after", span(found.start)
         yield "ends after", span(found.end)

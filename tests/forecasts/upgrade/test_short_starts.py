@@ -1,0 +1,92 @@
+"""A health check that deletes Machines before they are Nodes undoes the roll-out that makes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.healthy.parts import Object as Raw
+from tests.healthy.parts import ago, snapshot
+from tests.incidents_platform.case import NODES, cluster, only
+from tests.incidents_platform.cluster_api import machine, management, rolling
+from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+
+def fleet(*minutes: int, time_out: str = "10m") -> list[Raw]:
+    """Return a roll-out whose old Machines took so many minutes to become Nodes."""
+    items = [*cluster(), *rolling(1, 0), *management(nodeStartupTimeout=time_out)]
+    for name, took in zip(NODES, minutes, strict=True):
+        only(items, "Machine", f"machine-{name}")["metadata"]["creationTimestamp"] = ago(days=30, minutes=took)
+    return items
+
+
+def rehearsed(items: list[Raw], unreadable: tuple[str, ...] = ()) -> Rehearsal:
+    found = snapshot(items)
+    cluster = Snapshot(map(Object, found["items"]), ["*"], unreadable, time=found["time"])
+    return rehearse(cluster, Options(), forecast_only=True)
+
+
+def test_every_known_machine_took_longer() -> None:
+    found = rehearsed(fleet(24, 14, 11))
+    (stop,) = found.stops
+    assert stop.reason == (
+        "MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers that has no node after "
+        "10m, in a loop: Machines take up to 24m here"
+    )
+    assert (
+        "Set its start-up time-out to 30m or more: kubectl edit machinehealthchecks.cluster.x-k8s.io workers"
+        in stop.remedy
+    )
+    assert (found.possible, str(stop.problem), found.waves) == (False, "MachineStartTimeTooShort:capi/workers", ())
+
+
+def test_some_took_longer() -> None:
+    found = rehearsed(fleet(24, 14, 6))
+    assert (found.possible, found.stops) == (None, ())
+    assert found.unseen[0].startswith("whether MachineHealthCheck capi/workers deletes each new Machine")
+
+
+@pytest.mark.parametrize("time_out", ["30m", "0s"])
+def test_the_time_is_long_enough_or_has_no_limit(time_out: str) -> None:
+    assert rehearsed(fleet(24, 14, 11, time_out=time_out)).possible is True
+
+
+def test_a_check_that_does_nothing() -> None:
+    paused = fleet(24, 14, 11)
+    only(paused, "MachineHealthCheck", "workers")["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": ""}
+    never = fleet(24, 14, 11)
+    only(never, "MachineHealthCheck", "workers")["spec"]["maxUnhealthy"] = 0
+    other = fleet(24, 14, 11)
+    only(other, "MachineHealthCheck", "workers")["spec"]["selector"] = {"matchLabels": {"pool": "other"}}
+    for items in (paused, never, other):
+        assert rehearsed(items).possible is True
+
+
+def test_a_remediation_template_acts_on_them() -> None:
+    items = fleet(24, 14, 11)
+    template = {
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1",
+        "kind": "Metal3RemediationTemplate",
+        "name": "reboot",
+    }
+    only(items, "MachineHealthCheck", "workers")["spec"]["remediationTemplate"] = template
+    made: Raw = {
+        "apiVersion": template["apiVersion"],
+        "kind": template["kind"],
+        "metadata": {"name": "reboot", "namespace": "capi"},
+    }
+    (stop,) = rehearsed([*items, made | {"spec": {"template": {"spec": {}}}}]).stops
+    assert "capi/workers acts on each new Machine" in stop.reason
+
+
+def test_no_new_machine_is_left_to_be_made() -> None:
+    items = [each for each in fleet(24, 14, 11) if each["metadata"]["name"] != "machine-n1"]
+    only(items, "MachineDeployment", "workers")["status"] = {"replicas": 4, "updatedReplicas": 3}
+    ends = {"type": "DrainingSucceeded", "status": "True"}
+    assert rehearsed([*items, machine("machine-n1", "n1", conditions=[ends])]).possible is True
+
+
+def test_the_check_may_be_unread() -> None:
+    found = rehearsed(fleet(6, 6, 6), unreadable=("machinehealthchecks.cluster.x-k8s.io",))
+    assert (found.possible, "machinehealthchecks.cluster.x-k8s.io" in found.unseen) == (None, True)

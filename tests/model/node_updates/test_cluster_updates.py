@@ -1,0 +1,200 @@
+"""An update of OpenShift that is not accepted, or does not get past an operator, reaches no node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.advice import risky
+from tests.healthy.openshift import config_notes
+from tests.healthy.parts import Object as Raw
+from tests.healthy.parts import obj, snapshot
+from tests.incidents_platform.case import only
+from tests.incidents_platform.cluster_updates import KEY, REFUSED, at_rest, condition, operator, version
+from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+BEHIND = operator("machine-config", "4.20.1")
+REACHED = operator("machine-config", "4.20.6")
+FAILING = condition("Failing", True, "ClusterOperatorDegraded", "Cluster operator ingress is degraded", hours=4)
+LOADED = condition("ReleaseAccepted", True, "PayloadLoaded", 'Payload loaded version="4.20.6" image="x:old"')
+REFUSES = ("ReleaseAccepted", False, "PreconditionChecks")
+
+
+def rehearsed(*more: Raw, options: Options | None = None, unreadable: tuple[str, ...] = ()) -> Rehearsal:
+    found = snapshot([*at_rest(), *more])
+    items = map(Object, found["items"])
+    cluster = Snapshot(items, ["*"], unreadable, time=found["time"])
+    return rehearse(cluster, options or Options(), forecast_only=True)
+
+
+def applying(*conditions: Raw) -> Raw:
+    return version("4.20.6", "4.20.6", LOADED, *conditions, state="Partial")
+
+
+WAITS = {
+    "refused": ([version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))], False),
+    "being loaded": ([version("4.18.20", "4.19.9", LOADED | {"status": "Unknown", "message": "Retrieving"})], None),
+    "of an earlier update": (
+        [version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED.replace("4.19.9", "4.19.8")))],
+        None,
+    ),
+    "accepted before, and not looked at since": ([version("4.18.20", "4.19.9", LOADED)], None),
+    "no condition": ([version("4.18.20", "4.19.9")], None),
+    "an image that cannot be pulled": (
+        [version("4.18.20", "4.19.9", condition("ReleaseAccepted", False, "RetrievePayload", "no route", hours=2))],
+        False,
+    ),
+    "an image that could not be pulled just now": (
+        [version("4.18.20", "4.19.9", condition("ReleaseAccepted", False, "RetrievePayload", "no route", minutes=2))],
+        None,
+    ),
+    "not valid": (
+        [
+            version(
+                "4.18.20",
+                "4.19.9",
+                condition("Invalid", True, "I", "The cluster version is invalid: spec.desiredUpdate.version"),
+            )
+        ],
+        False,
+    ),
+    "another field is not valid": (
+        [
+            version(
+                "4.20.6",
+                "4.20.6",
+                LOADED,
+                condition("Invalid", True, "I", "The cluster version is invalid: spec.clusterID"),
+            )
+        ],
+        True,
+    ),
+    "no updates can be retrieved": (
+        [version("4.20.6", "4.20.6", condition("RetrievedUpdates", False, "NoChannel"))],
+        True,
+    ),
+    "on its way": ([applying(condition("Failing", False)), BEHIND], True),
+    "fails for hours": ([applying(FAILING), BEHIND, operator("ingress", "4.20.1", Degraded="why")], False),
+    "fails, no operator is known": ([applying(FAILING)], None),
+    "fails for minutes": ([applying(FAILING | {"lastTransitionTime": "2026-11-20T11:50:00Z"}), BEHIND], None),
+    "fails after the nodes": ([applying(FAILING), REACHED], True),
+    "slow": (
+        [applying(condition("Failing", False) | {"status": "Unknown", "reason": "SlowClusterOperator"}), BEHIND],
+        None,
+    ),
+    "nothing is asked for": ([version("4.20.6", None, FAILING, condition("Upgradeable", False, "X"))], True),
+    "no ClusterVersion": ([], True),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_verdict(name: str) -> None:
+    objects, possible = WAITS[name]
+    found = rehearsed(*objects)
+    assert found.possible is possible, found
+    assert bool(found.waves) is (possible is True)
+    assert len(found.stops) == (possible is False)
+
+
+def test_a_release_with_the_same_name_and_another_image_is_another_one() -> None:
+    own = version("4.20.6", "4.20.6")
+    own["spec"]["desiredUpdate"]["image"] = "quay.io/multi"
+    assert rehearsed(own).possible is None
+
+
+def test_an_update_by_its_version_alone() -> None:
+    own = version("4.20.6", "4.20.6")
+    del own["spec"]["desiredUpdate"]["image"]
+    assert rehearsed(own).possible is True
+
+
+def test_what_the_next_update_would_meet() -> None:
+    own = version("4.20.6", None, condition("Upgradeable", False, "MultipleReasons", "two operators refuse"))
+    found = rehearsed(own, operator("dns", "4.20.6", Degraded="slow"), operator("etcd", "4.20.6", Available="none"))
+    said = "; ".join(found.rests_on)
+    assert "stays in the present minor release, as Upgradeable is False (MultipleReasons: two operators refuse)" in said
+    assert "gets past ClusterOperator etcd, which is not available, dns, which is degraded" in said
+
+
+def test_nodes_that_are_updated_go_on_while_the_next_update_is_refused() -> None:
+    own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
+    only(own, "MachineConfigPool", "worker")["spec"]["configuration"]["name"] = "rendered-worker-2"
+    begun = only(own, "Node", "n1")
+    begun["metadata"]["annotations"] = config_notes("worker", desiredConfig="rendered-worker-2", state="Working")
+    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
+    assert found.possible is True
+    assert "the update to 4.19.9 is not accepted" in "; ".join(found.rests_on)
+
+
+def test_nodes_that_wait_in_a_paused_pool_are_not_being_updated() -> None:
+    own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
+    only(own, "MachineConfigPool", "worker")["spec"] |= {"paused": True, "configuration": {"name": "rendered-worker-2"}}
+    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
+    assert [str(stop.problem) for stop in found.stops] == ["UpdateNotAccepted:version", "PoolPaused:worker"]
+
+
+def test_a_pool_with_an_obstacle_of_its_own_does_not_hide_it() -> None:
+    own = [*at_rest(), version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))]
+    for name in ("worker", "master"):
+        only(own, "MachineConfigPool", name)["spec"]["paused"] = True
+    found = rehearse(Snapshot(map(Object, own), ["*"], time=snapshot([])["time"]), Options(), forecast_only=True)
+    assert [str(stop.problem) for stop in found.stops] == [
+        "UpdateNotAccepted:version",
+        "PoolPaused:master",
+        "PoolPaused:worker",
+    ]
+
+
+def test_it_may_be_unread() -> None:
+    found = rehearsed(unreadable=("clusterversions.config.openshift.io",))
+    assert (found.possible, "clusterversions.config.openshift.io" in found.unseen) == (None, True)
+
+
+def test_another_updater_does_not_ask_for_it() -> None:
+    own = version("4.18.20", "4.19.9", condition(*REFUSES, REFUSED))
+    assert rehearsed(own, options=Options(driver=Driver.PLAIN)).possible is True
+
+
+def gates(**data: str) -> Raw:
+    return obj("ConfigMap", "v1", "admin-gates", "openshift-config-managed", data=data)
+
+
+REASON = condition("Upgradeable", False, "AdminAckRequired", "see the article")
+ACK = f'admin-acks -n openshift-config --type=merge -p \'{{"data":{{"{KEY}":"true"}}}}\''
+REMEDIES: dict[str, tuple[list[Raw], str, str]] = {
+    "the key is in the gates": ([gates(**{KEY: "see", "ack-4.17-old": "see"})], REFUSED, ACK),
+    "the key is in the words": ([], f"{REFUSED} {KEY}: see", ACK),
+    "the key is nowhere": ([], REFUSED, "kubectl get configmap admin-gates -n openshift-config-managed -o yaml"),
+    "it is acknowledged": (
+        [gates(**{KEY: "see"}), obj("ConfigMap", "v1", "admin-acks", "openshift-config", data={KEY: "true"})],
+        REFUSED,
+        "kubectl get configmap admin-gates",
+    ),
+    "an operator refuses": (
+        [operator("dns", "4.18.20", Upgradeable="see")],
+        REFUSED.replace("AdminAckRequired", "DNSNotUpgradeable"),
+        "Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns",
+    ),
+    "overrides": ([], REFUSED.replace("AdminAckRequired", "ClusterVersionOverridesSet"), "Remove spec.overrides"),
+    "another check": (
+        [],
+        REFUSED.replace("ClusterVersionUpgradeable", "EtcdRecentBackup"),
+        "Resolve what the check names",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedy(name: str) -> None:
+    more, words, remedy = REMEDIES[name]
+    conditions: list[Any] = [condition(*REFUSES, words)]
+    if "AdminAckRequired" in words:
+        conditions.append(REASON)
+    (stop,) = rehearsed(version("4.18.20", "4.19.9", *conditions), *more).stops
+    assert remedy in stop.remedy
+    assert "ack-4.17-old" not in stop.remedy
+    assert not risky(stop.remedy)

@@ -1,0 +1,238 @@
+"""The update of OpenShift that an administrator has asked for: whether it is accepted, and whether it reaches the nodes.
+
+The cluster-version operator loads the release that ``spec.desiredUpdate`` names, checks it, and applies it operator by
+operator. machine-config, which updates the nodes, is one of the last. Sources: openshift/cluster-version-operator:
+pkg/cvo/status.go#setReleaseAcceptedCondition #convertErrorToProgressing; pkg/cvo/sync_worker.go#syncPayload;
+pkg/cvo/internal/operatorstatus.go#checkOperatorHealth; lib/validation/validation.go#ClearInvalidFields;
+pkg/payload/precondition/clusterversion/upgradeable.go#Run (Upgradeable concerns other minor releases only).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut, cut_middle, names
+from virt_admit.model.node_updates import update_acknowledgements
+from virt_admit.model.problems import Problem, ProblemCause, problem_of
+
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        CLUSTER_VERSION: (),
+        CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason", "status.versions"),
+    },
+)
+
+_NODES: Final = "machine-config"
+"""The ClusterOperator that updates the nodes."""
+_PATIENCE: Final = timedelta(minutes=30)
+"""Failing, and a release that cannot be loaded, often pass before. The operator itself waits so long for an operator."""
+_LONGEST: Final = 600
+"""Characters of what it reports: an operator quotes the scheduler, whose reasons stand in the middle."""
+
+
+class ClusterUpdate(NamedTuple):
+    """What holds the update of a cluster before its nodes."""
+
+    stop: Problem | None = None
+    doubt: str = ""
+    """Why it cannot be determined whether it reaches the nodes; empty: nothing speaks against it."""
+    notes: tuple[str, ...] = ()
+    """What the update of the nodes rests on."""
+
+
+def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
+    """Return what holds the update of a cluster. ``rolling``: its nodes are being updated already, which goes on."""
+    version = find(cluster, CLUSTER_VERSION, "", "version")
+    if version is None:
+        return ClusterUpdate()
+    target = _asked(version)
+    found = _not_accepted(version, target, cluster) if target else _under_way(version, cluster)
+    if not rolling:
+        return found
+    held = (found.stop.reason,) if found.stop is not None else ()
+    return ClusterUpdate(notes=(*held, *found.notes))
+
+
+def _asked(version: Object) -> str:
+    """Return the release that was asked for and is not the present one; empty: none was. An image decides alone."""
+    asked, present = version.at("spec", "desiredUpdate"), version.at("status", "desired")
+    name, image = asked["version"].text or "", asked["image"].text or ""
+    differs = image != present["image"].text if image else name != present["version"].text
+    return (name or image) if (name or image) and differs else ""
+
+
+# --- before it is accepted -----------------------------------------------------------------------------------------
+
+
+def _not_accepted(version: Object, target: str, cluster: Cluster) -> ClusterUpdate:
+    invalid, accepted = version.condition("Invalid"), version.condition("ReleaseAccepted")
+    if invalid["status"].text == "True" and "spec.desiredUpdate" in _words(invalid):
+        return _held(version, f"the update to {target} is refused: {_cut(_words(invalid))}", _valid(version))
+    words = _words(accepted)
+    if accepted["status"].text != "False" or not _concerns(words, version):
+        said = f": {_cut(words)}" if words and _concerns(words, version) else ""
+        return ClusterUpdate(doubt=f"whether the cluster-version operator accepts the update to {target}{said}")
+    step = accepted["reason"].text or ""
+    why = f"the update to {target} is not accepted ({step}): {_cut(_LOADED.sub('', words))}"
+    if step != _CHECKS and not _lasts(accepted, cluster):
+        return ClusterUpdate(doubt=f"whether the release can be loaded: {why}")
+    return _held(version, why, _remedy(step, words, version, cluster))
+
+
+_CHECKS: Final = "PreconditionChecks"
+_LOADED: Final = re.compile(r'^Preconditions failed for payload loaded version="[^"]*" image="[^"]*": ')
+_NAMED: Final = re.compile(r'\b(version|image)="([^"]*)"')
+
+
+def _concerns(words: str, version: Object) -> bool:
+    """Return whether a condition is about the update that was asked for: the operator may not have looked again."""
+    asked = version.at("spec", "desiredUpdate")
+    return all(asked[field].text in ("", None, said) for field, said in _NAMED.findall(words) if said)
+
+
+def _held(version: Object, why: str, remedy: str) -> ClusterUpdate:
+    found = problem_of(ProblemCause.UPDATE_NOT_ACCEPTED, version)
+    reason = f"ClusterVersion {version.name}: no node is updated, as {why}"
+    return ClusterUpdate(Problem(reason, remedy, ProblemCause.UPDATE_NOT_ACCEPTED, found))
+
+
+def _valid(version: Object) -> str:
+    unknown = version.condition("RetrievedUpdates")
+    why = f" (updates cannot be retrieved: {cut(_words(unknown), 120)})" if unknown["status"].text == "False" else ""
+    return typed(
+        f"Ask for an update that is available{why}, or name its image", about("edit", version, CLUSTER_VERSION)
+    )
+
+
+def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
+    """Return what lets the operator accept a release, by the step at which it refused it."""
+    if step == "RetrievePayload":
+        what = "Make the image of the release and its signature available to the cluster, also in its mirror"
+        return typed(what, about("describe", version, CLUSTER_VERSION))
+    if step != _CHECKS:
+        return typed("Ask for another release", about("edit", version, CLUSTER_VERSION))
+    if _UPGRADEABLE not in words:
+        return typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
+    if "ClusterVersionOverridesSet" in words:
+        return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
+    refusing = _operators(cluster, "Upgradeable", "False")
+    acknowledge = update_acknowledgements.remedy(words, version, cluster)
+    if acknowledge or not refusing:
+        return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
+    which = names((each.name for each in refusing), 120)
+    return typed(f"Resolve what ClusterOperator {which} asks for", about("describe", refusing[0], CLUSTER_OPERATOR))
+
+
+_UPGRADEABLE: Final = "ClusterVersionUpgradeable"
+"""The check of the condition Upgradeable."""
+
+
+# --- after it was accepted -----------------------------------------------------------------------------------------
+
+
+def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
+    target = version.at("status", "desired", "version").text or "the release"
+    last = next(iter(version.at("status", "history").items()), version["-"])
+    if last["state"].text != "Partial":
+        return ClusterUpdate(notes=tuple(_before_the_next(version, cluster)))
+    reached = _reached_nodes(target, cluster)
+    if reached:
+        return ClusterUpdate()
+    failing, progressing = version.condition("Failing"), version.condition("Progressing")
+    sick = _named(_sick(cluster), _words(failing))
+    which = names((f"ClusterOperator {each.name}, which {state}" for each, state in sick), 120)
+    said = _condition_of(*sick[0]) if sick else _words(failing)
+    why = f"the update to {target} waits for {which}" if which else f"the update to {target} fails"
+    if failing["status"].text == "True" and reached is False and _lasts(failing, cluster):
+        reason = f"ClusterVersion {version.name}: {why}, and the nodes come after it: {_cut(said)}"
+        problem = problem_of(ProblemCause.UPDATE_FAILING, version)
+        return ClusterUpdate(Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem))
+    if failing["status"].text in ("True", "Unknown"):
+        return ClusterUpdate(doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}")
+    progress = f": {cut(_words(progressing), 200)}" if _words(progressing) else ""
+    return ClusterUpdate(notes=(f"the operators that come before the nodes finish first{progress}",))
+
+
+def _reached_nodes(target: str, cluster: Cluster) -> bool | None:
+    """Return whether the operator of the nodes has the release: then nothing before the nodes is left. None: not known."""
+    operator = find(cluster, CLUSTER_OPERATOR, "", _NODES)
+    if operator is None:
+        return None
+    versions = operator.at("status", "versions").items()
+    return any(each["name"].text == "operator" and each["version"].text == target for each in versions)
+
+
+def _repair(version: Object, sick: Sequence[tuple[Object, str]]) -> str:
+    if not sick:
+        return typed("Resolve what it reports", about("describe", version, CLUSTER_VERSION))
+    which = names((each.name for each, _ in sick), 120)
+    what = f"Resolve what ClusterOperator {which} reports, after which the update goes on by itself"
+    return typed(what, about("describe", sick[0][0], CLUSTER_OPERATOR))
+
+
+def _before_the_next(version: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what would hold the next update of a cluster that is not updated now."""
+    refused = version.condition("Upgradeable")
+    if refused["status"].text == "False":
+        why = ": ".join(filter(None, (refused["reason"].text, cut(_words(refused), 160))))
+        yield f"the update stays in the present minor release, as Upgradeable is False ({why})"
+    sick = _sick(cluster)
+    if sick:
+        which = names((f"{each.name}, which {state}" for each, state in sick), 120)
+        yield f"the update gets past ClusterOperator {which}: it comes before the nodes"
+
+
+# --- conditions ----------------------------------------------------------------------------------------------------
+
+
+def _sick(cluster: Cluster) -> list[tuple[Object, str]]:
+    """Return the operators for which the cluster-version operator waits, each with its state."""
+    unavailable = [(each, _UNAVAILABLE) for each in _operators(cluster, "Available", "False", "Unknown")]
+    known = {each.name for each, _ in unavailable}
+    degraded = [(each, _DEGRADED) for each in _operators(cluster, "Degraded", "True") if each.name not in known]
+    return unavailable + degraded
+
+
+_UNAVAILABLE: Final = "is not available"
+_DEGRADED: Final = "is degraded"
+
+
+def _operators(cluster: Cluster, condition: str, *statuses: str) -> list[Object]:
+    found = (each for each in cluster.known(CLUSTER_OPERATOR) if each.condition(condition)["status"].text in statuses)
+    return sorted(found, key=lambda each: each.name)
+
+
+def _named(sick: Sequence[tuple[Object, str]], words: str) -> Sequence[tuple[Object, str]]:
+    """Return the operators that a text names; all of them if it names none."""
+    said = set(re.findall(r"[a-z0-9-]+", words))
+    return [(each, state) for each, state in sick if each.name in said] or sick
+
+
+def _condition_of(operator: Object, state: str) -> str:
+    found = operator.condition("Available" if state == _UNAVAILABLE else "Degraded")
+    return _words(found) or found["reason"].text or "see its conditions"
+
+
+def _lasts(condition: Field, cluster: Cluster) -> bool:
+    """Return whether a condition certainly has its status for longer than it would if it passed by itself."""
+    age = clock.since(condition["lastTransitionTime"].text, cluster)
+    return age is not None and age >= _PATIENCE
+
+
+def _words(condition: Field) -> str:
+    return " ".join((condition["message"].text or "").split())
+
+
+def _cut(text: str) -> str:
+    return cut_middle(text.rstrip("."), _LONGEST)
