@@ -197,8 +197,27 @@ TYPES: Final[Mapping[Kind, dict[str, Any]]] = {
 
 def wrong_type(obj: Object, kind: Kind) -> str:
     """Return a field of an object that no API server stores like this, and what it must be; empty if none."""
-    found = (*_wrong(obj.data, _OBJECT, ""), *_wrong(obj.data, TYPES.get(kind, {}), ""))
-    return min(found, default="").removeprefix(".")
+    types = (_OBJECT, TYPES.get(kind, {}))
+    if all(_fits(obj.data, each) for each in types):  # almost always: without the paths it takes a third of the time
+        return ""
+    return min((path for each in types for path in _wrong(obj.data, each, "")), default="").removeprefix(".")
+
+
+def _fits(value: Any, expected: Type) -> bool:
+    """Return whether ``_wrong`` yields nothing."""
+    if value is None:
+        return True
+    if isinstance(expected, dict):
+        if not isinstance(value, dict):
+            return False
+        every = expected.get("*")
+        for key, item in value.items():
+            if (wanted := every or expected.get(key)) is not None and not _fits(item, wanted):
+                return False
+        return True
+    if isinstance(expected, list):
+        return isinstance(value, list) and (not expected or all(_fits(item, expected[0]) for item in value))
+    return isinstance(value, expected) and (bool in expected or not isinstance(value, bool))
 
 
 def _wrong(value: Any, expected: Type, path: str) -> Iterator[str]:

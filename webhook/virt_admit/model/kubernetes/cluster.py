@@ -6,6 +6,7 @@ be read raises ``Unseen``, and so does one that may not exist yet. No rule ever 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
@@ -130,7 +131,12 @@ def each(cluster: Cluster, kind: Kind, function: Callable[[Object], T]) -> Seque
 def unlisted(cluster: Cluster, kind: Kind) -> str:
     """Return what could not be read if more objects of a kind may exist than are known, else an empty text."""
     keeping = _keeping(cluster)
-    return gather(cluster.list(kind))[1] if keeping is None else keeping.unlisted(kind)
+    return cluster.cached(_unlisted(kind)) if keeping is None else keeping.unlisted(kind)
+
+
+@functools.cache
+def _unlisted(kind: Kind) -> Callable[[Cluster], str]:
+    return lambda cluster: gather(cluster.list(kind))[1]
 
 
 OUT_OF_TIME: Final = "the rest of the object: the time limit of the review"
