@@ -75,7 +75,7 @@ def test_room_and_devices_that_are_taken_are_missing_room():
             "repair what the high-availability controller of LINSTOR reports with that taint",
         ),
         ("ebs.csi.aws.com/agent-not-ready", "repair what the agent of ebs.csi.aws.com reports with that taint"),
-        ("dedicated", "remove the causes on one of the nodes"),
+        ("dedicated", "remove the taint from one of the nodes, or let the VM tolerate it"),
     ],
 )
 def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import missing_devices, refused_pods, unfinished_disks
+from virt_admit.forecasts.drain.starts import missing_devices, refused_pods, unfinished_disks, unplaced
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.problems import Problem
 
-READS: Final[Reads] = union(stuck_starts.READS, missing_devices.READS, refused_pods.READS, unfinished_disks.READS)
+READS: Final[Reads] = union(stuck_starts.READS, refused_pods.READS, unfinished_disks.READS, unplaced.READS)
 
 
 def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
@@ -32,12 +32,12 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
 
 
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return which device keeps the pod of a VMI off all nodes; None: it has a node, or nothing says so."""
+    """Return what keeps the pod of a VMI off all nodes; None: it has a node, or nothing says so."""
     pod = stuck_starts.starting_pod(vmi, cluster)
     if pod is None or pod.at("spec", "nodeName").text:
         return None
     try:
-        return missing_devices.problem(candidates.target(vmi, cluster, moves=False), cluster)
+        return unplaced.problem(vmi, candidates.target(vmi, cluster, moves=False), cluster)
     except Unseen:
         return None
 
