@@ -184,10 +184,43 @@ def guest_that_stays_off() -> Incident:
     return Incident("guest-that-stays-off", f"{KUBEVIRT}/issues/9823", items, YES, facts, ("explain", "vm/batch"))
 
 
+DEDICATED: Object = {"cpu": {"dedicatedCpuPlacement": True}}
+
+
+def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Object = DEDICATED) -> list[Object]:
+    """Return a VM whose pod was ended 95 minutes ago, and which its run strategy leaves off."""
+    items = plain((1, 6)) + guest("db", "w1", run="Manual", domain=domain)
+    vmi, launcher = find(items, "VirtualMachineInstance", "db"), launcher_of(items, "db")
+    find(items, "VirtualMachine", "db")["status"] |= {"printableStatus": "Stopped", "ready": False}
+    vmi["status"]["phase"] = "Failed"
+    vmi["status"]["phaseTransitionTimestamps"].append({"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)})
+    compute = launcher["spec"]["containers"][0] | {"name": "compute"}
+    compute["resources"]["limits"] = {"memory": limit} if limit else {}
+    launcher["spec"]["containers"] = [compute]
+    ended = {"exitCode": 137, "reason": reason, "finishedAt": ago(minutes=95)}
+    launcher["status"] |= {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "compute", "state": {"terminated": ended}}],
+    }
+    return items
+
+
+def guest_ended_for_memory() -> Incident:
+    facts = (
+        r"its guest ended with an error 95 min ago \(its VMI is Failed\): container compute of its pod was ended for lack of "
+        r"memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. Manual does not "
+        r"start it again",
+        r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
+        r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",
+    )
+    return Incident("memory", f"{KUBEVIRT}/issues/10959", ended_for_memory(), YES, facts, ("explain", "vm/db"))
+
+
 def incidents() -> list[Incident]:
     return [
         device_plugin_without_devices(),
         webhooks_that_refuse_their_own_pods(),
         scratch_space(),
         guest_that_stays_off(),
+        guest_ended_for_memory(),
     ]
