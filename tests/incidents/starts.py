@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.healthy.clusters import plain
-from tests.healthy.machines import storage_class
+from tests.healthy.machines import claim, storage_class
 from tests.healthy.parts import Object, ago, conditions, namespaces, obj, pod, service, webhook
 
 from .machines import YES, Incident, find, guest, launcher_of
@@ -216,6 +216,21 @@ def guest_ended_for_memory() -> Incident:
     return Incident("memory", f"{KUBEVIRT}/issues/10959", ended_for_memory(), YES, facts, ("explain", "vm/db"))
 
 
+def hotplugged_volume_of_another_node() -> Incident:
+    items = plain((1, 6)) + guest("db", "w2", hotplugged=["data"])
+    items += claim("data", modes=("ReadWriteOnce",), affinity={"topology.topolvm.io/node": "w1"})
+    helper = find(items, "Pod", "hp-volume-db")
+    helper["metadata"]["creationTimestamp"] = ago(minutes=51)
+    helper["status"] = {"phase": "Pending"}
+    del helper["spec"]["nodeName"]
+    facts = (
+        r"it is not attached: pod hp-volume-db is Pending since 51 min, because claim data is on node w1 alone",
+        r"This does not end by itself",
+        r"\n  restart the VM on node w1 \(node selector kubernetes.io/hostname=w1\), or unplug the volume",
+    )
+    return Incident("hotplug-elsewhere", f"{KUBEVIRT}/issues/16945", items, YES, facts, ("explain", "vm/db"))
+
+
 def incidents() -> list[Incident]:
     return [
         device_plugin_without_devices(),
@@ -223,4 +238,5 @@ def incidents() -> list[Incident]:
         scratch_space(),
         guest_that_stays_off(),
         guest_ended_for_memory(),
+        hotplugged_volume_of_another_node(),
     ]
