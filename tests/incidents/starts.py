@@ -231,6 +231,37 @@ def hotplugged_volume_of_another_node() -> Incident:
     return Incident("hotplug-elsewhere", f"{KUBEVIRT}/issues/16945", items, YES, facts, ("explain", "vm/db"))
 
 
+FAULTED = "pvc-vms-web"
+
+
+def replica(on: str, failed: int | None = None) -> Object:
+    """Return a copy of the volume of the VM web. ``failed``: how many minutes ago; None: it is healthy."""
+    spec = {"volumeName": FAULTED, "nodeID": on, "healthyAt": ago(days=9)}
+    spec["failedAt"] = ago(minutes=failed) if failed is not None else ""
+    return obj("Replica", "longhorn.io/v1beta2", f"{FAULTED}-r-{on}", "longhorn-system", spec=spec)
+
+
+def with_longhorn(name: str, *replicas: Object, **status: str) -> list[Object]:
+    """Return a VM that starts, whose Longhorn volume is faulted, unless ``status`` says something else."""
+    items = [each for each in starting(name, "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    state = {"robustness": "faulted", "state": "detached"} | status
+    volume = obj("Volume", "longhorn.io/v1beta2", FAULTED, "longhorn-system", spec={}, status=state)
+    return [*items, *claim(name, driver="driver.longhorn.io", storage_class="longhorn"), volume, *replicas]
+
+
+def volume_without_copies() -> Incident:
+    items = plain((1, 6)) + namespaces("longhorn-system") + storage_class("longhorn", "driver.longhorn.io")
+    items += with_longhorn("web", replica("w1", 141), replica("w2", 141))
+    facts = (
+        r"could start on +no node",
+        r"Longhorn volume pvc-vms-web of claim web is faulted: all its 2 copies \(w1, w2\) failed 2 h 21 ago",
+        r"This does not end by itself",
+        r"then salvage the volume in Longhorn with its newest copy, or restore a backup",
+    )
+    source = "https://github.com/harvester/harvester/issues/6279"
+    return Incident("faulted-volume", source, items, YES, facts, ("explain", "vm/web"))
+
+
 def incidents() -> list[Incident]:
     return [
         device_plugin_without_devices(),
@@ -239,4 +270,5 @@ def incidents() -> list[Incident]:
         guest_that_stays_off(),
         guest_ended_for_memory(),
         hotplugged_volume_of_another_node(),
+        volume_without_copies(),
     ]

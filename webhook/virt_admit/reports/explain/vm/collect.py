@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.starts import memory_kills, start_obstacles
+from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, start_obstacles
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -83,6 +83,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     migratable = _migratable(found, cluster, unseen)
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
+    faulted = move is None and faulted_volumes.problem(found.obj, cluster) is not None
     bound = _bound(found, cluster) if move is None else ""
     placement = move.row.placement if move is not None else None if bound else _start(found, cluster, unseen)
     unseen += placement.unseen if placement is not None else ()
@@ -95,7 +96,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=placement.certain if placement is not None else (bound,) if bound else None,
+        candidates=() if faulted else placement.certain if placement is not None else (bound,) if bound else None,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
