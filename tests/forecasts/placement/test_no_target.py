@@ -10,6 +10,8 @@ from virt_admit.model.problems import ProblemCause
 GPU = {
     "domain": {"cpu": {"model": "host-model"}, "devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}
 }
+DEVICE = {"name": "g", "deviceName": "bridge.network.kubevirt.io/br1"}
+LAN = {"domain": {"cpu": {"model": "host-model"}, "devices": {"hostDevices": [DEVICE]}}}
 LARGE = {"domain": {"cpu": {"model": "host-model"}, "devices": {}, "memory": {"guest": "900Gi"}}}
 DEDICATED = {"domain": {"cpu": {"model": "host-model", "cores": 2, "dedicatedCpuPlacement": True}, "devices": {}}}
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}
@@ -39,6 +41,7 @@ def local_disk():
         ({"affinity": {"nodeAffinity": REQUIRED}}, "change its node affinity, or the labels of another node"),
         (DEDICATED, "switch on the CPU manager of another node"),
         (GPU, "add a node that has nvidia.com/A100"),
+        (LAN, "make bridge br1 on b or c, or let drains shut the guest down"),
         ({"affinity": {"podAffinity": PAIR}}, "as a decision, make its required pod affinity a preferred one"),
     ],
 )

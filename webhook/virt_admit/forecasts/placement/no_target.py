@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
@@ -70,7 +71,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
         return fenced
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
-    lasting = _lasting(refusals) or _offered(absent)
+    lasting = _lasting(refusals) or _offered(absent, refusals, cluster)
     if unfit := _unfit(refusals):
         command = shell("kubectl", "describe", "node", argument(min(refusals)))
         return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
@@ -279,8 +280,10 @@ def _absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
     )
 
 
-def _offered(device: str) -> str:
-    """Return how a device comes to another node; empty: there is no such device. virt-handler offers its own."""
+def _offered(device: str, nodes: Collection[str], cluster: Cluster) -> str:
+    """Return how a device comes to one of these nodes; empty: there is no such device. virt-handler offers its own."""
+    if bridge := node_bridges.bridge(device):
+        return node_bridges.remedy(bridge, nodes, cluster)
     if device.startswith("devices.kubevirt.io/"):
         return f"see why virt-handler offers no {device} there (hardware virtualization, kernel modules)"
     return f"add a node that has {device}" if device else ""
