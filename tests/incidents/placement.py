@@ -72,7 +72,7 @@ def shared_by_name() -> Incident:
     place = {"topology.hostpath.csi/node": "w1"}
     options: Object = {"volume_mode": "Filesystem", "storage_class": "hostpath-csi", "driver": driver}
     items += claim("myvm", affinity=place, **options)
-    return Incident("host-path", f"{KUBEVIRT}/issues/8771", items, NO, (r"volume|claim|disk", r"not reachable"))
+    return Incident("host-path", f"{KUBEVIRT}/issues/8771", items, NO, (r"volume|claim|disk", r"on node w1 alone"))
 
 
 def handlers_away() -> Incident:

@@ -100,7 +100,7 @@ def missing_bridge() -> Incident:
     networks = [{"name": "default", "pod": {}}, {"name": "lan", "multus": {"networkName": "br0"}}]
     options: Object = {"domain": {"devices": {"interfaces": cards}}, "spec": {"networks": networks}}
     items += guest("master", "w1", release, requests={resource: "1"}, **options)
-    return Incident("missing-bridge", f"{HCO}/issues/2150", items, NO, (r"br0",))
+    return Incident("missing-bridge", f"{HCO}/issues/2150", items, NO, (r"to do: make bridge br0 on w2 or w3",))
 
 
 def dedicated() -> Incident:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.healthy.clusters import plain
-from tests.healthy.machines import storage_class
+from tests.healthy.machines import claim, storage_class
 from tests.healthy.parts import Object, ago, conditions, namespaces, obj, pod, service, webhook
 
 from .machines import YES, Incident, find, guest, launcher_of
@@ -184,10 +184,91 @@ def guest_that_stays_off() -> Incident:
     return Incident("guest-that-stays-off", f"{KUBEVIRT}/issues/9823", items, YES, facts, ("explain", "vm/batch"))
 
 
+DEDICATED: Object = {"cpu": {"dedicatedCpuPlacement": True}}
+
+
+def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Object = DEDICATED) -> list[Object]:
+    """Return a VM whose pod was ended 95 minutes ago, and which its run strategy leaves off."""
+    items = plain((1, 6)) + guest("db", "w1", run="Manual", domain=domain)
+    vmi, launcher = find(items, "VirtualMachineInstance", "db"), launcher_of(items, "db")
+    find(items, "VirtualMachine", "db")["status"] |= {"printableStatus": "Stopped", "ready": False}
+    vmi["status"]["phase"] = "Failed"
+    vmi["status"]["phaseTransitionTimestamps"].append({"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)})
+    compute = launcher["spec"]["containers"][0] | {"name": "compute"}
+    compute["resources"]["limits"] = {"memory": limit} if limit else {}
+    launcher["spec"]["containers"] = [compute]
+    ended = {"exitCode": 137, "reason": reason, "finishedAt": ago(minutes=95)}
+    launcher["status"] |= {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "compute", "state": {"terminated": ended}}],
+    }
+    return items
+
+
+def guest_ended_for_memory() -> Incident:
+    facts = (
+        r"its guest ended with an error 95 min ago \(its VMI is Failed\): container compute of its pod was ended for lack of "
+        r"memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. Manual does not "
+        r"start it again",
+        r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
+        r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",
+    )
+    return Incident("memory", f"{KUBEVIRT}/issues/10959", ended_for_memory(), YES, facts, ("explain", "vm/db"))
+
+
+def hotplugged_volume_of_another_node() -> Incident:
+    items = plain((1, 6)) + guest("db", "w2", hotplugged=["data"])
+    items += claim("data", modes=("ReadWriteOnce",), affinity={"topology.topolvm.io/node": "w1"})
+    helper = find(items, "Pod", "hp-volume-db")
+    helper["metadata"]["creationTimestamp"] = ago(minutes=51)
+    helper["status"] = {"phase": "Pending"}
+    del helper["spec"]["nodeName"]
+    facts = (
+        r"it is not attached: pod hp-volume-db is Pending since 51 min, because claim data is on node w1 alone",
+        r"This does not end by itself",
+        r"\n  restart the VM on node w1 \(node selector kubernetes.io/hostname=w1\), or unplug the volume",
+    )
+    return Incident("hotplug-elsewhere", f"{KUBEVIRT}/issues/16945", items, YES, facts, ("explain", "vm/db"))
+
+
+FAULTED = "pvc-vms-web"
+
+
+def replica(on: str, failed: int | None = None) -> Object:
+    """Return a copy of the volume of the VM web. ``failed``: how many minutes ago; None: it is healthy."""
+    spec = {"volumeName": FAULTED, "nodeID": on, "healthyAt": ago(days=9)}
+    spec["failedAt"] = ago(minutes=failed) if failed is not None else ""
+    return obj("Replica", "longhorn.io/v1beta2", f"{FAULTED}-r-{on}", "longhorn-system", spec=spec)
+
+
+def with_longhorn(name: str, *replicas: Object, **status: str) -> list[Object]:
+    """Return a VM that starts, whose Longhorn volume is faulted, unless ``status`` says something else."""
+    items = [each for each in starting(name, "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    state = {"robustness": "faulted", "state": "detached"} | status
+    volume = obj("Volume", "longhorn.io/v1beta2", FAULTED, "longhorn-system", spec={}, status=state)
+    return [*items, *claim(name, driver="driver.longhorn.io", storage_class="longhorn"), volume, *replicas]
+
+
+def volume_without_copies() -> Incident:
+    items = plain((1, 6)) + namespaces("longhorn-system") + storage_class("longhorn", "driver.longhorn.io")
+    items += with_longhorn("web", replica("w1", 141), replica("w2", 141))
+    facts = (
+        r"could start on +no node",
+        r"Longhorn volume pvc-vms-web of claim web is faulted: all its 2 copies \(w1, w2\) failed 2 h 21 ago",
+        r"This does not end by itself",
+        r"then salvage the volume in Longhorn with its newest copy, or restore a backup",
+    )
+    source = "https://github.com/harvester/harvester/issues/6279"
+    return Incident("faulted-volume", source, items, YES, facts, ("explain", "vm/web"))
+
+
 def incidents() -> list[Incident]:
     return [
         device_plugin_without_devices(),
         webhooks_that_refuse_their_own_pods(),
         scratch_space(),
         guest_that_stays_off(),
+        guest_ended_for_memory(),
+        hotplugged_volume_of_another_node(),
+        volume_without_copies(),
     ]

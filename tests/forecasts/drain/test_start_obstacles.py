@@ -70,6 +70,16 @@ def test_a_vm_that_needs_more_devices_than_a_node_has():
     assert found.reason == f"w1 offers 1 of {GPU}, and it needs 2"
 
 
+def test_a_bridge_has_to_be_made():
+    resource = "bridge.network.kubevirt.io/br1"
+    device = {"devices": {"hostDevices": [{"name": "lan", "deviceName": resource}]}}
+    items = plain() + starting("cad", "Scheduling", domain=device, requests={resource: "1"})
+    found = stuck(items, "cad")
+
+    assert found.reason == f"w1, w2, w3 offer 0 of {resource} (this bridge does not exist there)"
+    assert found.remedy == "make bridge br1 on w1 or w2 or w3; waiting does not help"
+
+
 def test_a_node_with_a_device_is_no_obstacle():
     assert stuck(gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu()), "cad") is None
 

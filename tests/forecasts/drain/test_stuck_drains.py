@@ -225,3 +225,19 @@ def test_a_migration_that_may_last_hours_is_said_with_the_hours():
 def test_progress_time_outs_that_are_switched_off_are_named():
     text = drain(cluster(vmi(), LAUNCHER, progressTimeout=0), "a", "text")[0]
     assert "also without progress (progressTimeout 0)" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [("DiskPressure", "Free disk space"), ("MemoryPressure", "Free memory"), ("PIDPressure", "End the processes")],
+)
+def test_a_node_under_pressure_may_end_its_vms(kind, remedy):
+    here = node("a")
+    assert not [note for note in drain_plan.plan(cluster(here, node("b")), "a").nodes[0].notes if "Pressure" in note]
+    here.data["status"]["conditions"].append({"type": kind, "status": "True", "lastTransitionTime": ago(2640)})
+    (note,) = drain_plan.plan(cluster(here, node("b")), "a").nodes[0].notes
+
+    assert note.startswith(
+        f"This node has {kind} for 44 min: no new pod starts on it, and its kubelet may end its pods"
+    )
+    assert remedy in note

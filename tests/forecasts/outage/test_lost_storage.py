@@ -24,6 +24,7 @@ from virt_admit.reports.outage import text
 NODES = [node("n1"), node("n2"), node("n3")]
 SPACE = "longhorn-system"
 CSI = {"driver": "driver.longhorn.io", "volumeHandle": "pvc-data"}
+ZONE = "topology.kubernetes.io/zone"
 NEVER = "2027-01-01T00:00:00Z"
 
 
@@ -293,3 +294,36 @@ def test_what_a_live_cluster_keeps(parts):
     whole, kept = test_reads.answers([*flat([NAMESPACES, KUBEVIRT, NODES, parts, nhc()])])
     assert whole == kept
     assert "1 VM waits for its node" in whole[0]["because"][0]
+
+
+def bound_to(key, value, checks=()):
+    """Lose the node of a VM whose disk can be used there alone."""
+    affinity = {
+        "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]}
+    }
+    csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "d"}
+    nodes = [node(f"n{number}", zone=zone) for number, zone in enumerate("abc", 1)]
+    own = vm("db", "n1", "20Gi", volumes=[disk("d")]), claim("d", csi=csi, nodeAffinity=affinity)
+    return lose(snapshot(nodes, own, checks), "n1").outages[0].vms[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place", "remedy"),
+    [
+        (
+            ZONE,
+            "a",
+            "in zone a",
+            f"add another node in zone a ({ZONE}=a), or move its disk to storage that other nodes reach",
+        ),
+        ("topology.topolvm.io/node", "n1", "on node n1", "move its disk to storage that other nodes reach"),
+    ],
+)
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_disk_that_no_other_node_reaches(key, value, place, remedy, checked):
+    found = bound_to(key, value, nhc() if checked else ())
+
+    assert f"no other node can run it: on n2 volume of claim d is {place} alone" in found.reason
+    assert found.reason.startswith("no other" if checked else "no health check watches n1; and no other")
+    assert found.remedy == remedy + ("" if checked else ", and create a health check that acts for n1")
+    assert found.by_hand is None

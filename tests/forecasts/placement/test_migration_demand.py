@@ -247,7 +247,7 @@ def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
     found, plan = row(subject, vm, *THREE, *bound(**only_on("n2")))
     assert plan.drainable is (strategy == "None")
     assert found.outcome is (VmOutcome.AWAITS_NODE if strategy == "None" else VmOutcome.BLOCKS)
-    assert "volume of claim data is not reachable" in found.reason
+    assert "volume of claim data is on node n2 alone" in found.reason
 
     found, plan = row(subject, vm, *THREE, *bound(**only_on("n2", "n3")))
     assert plan.drainable is (True if strategy == "None" else None)

@@ -10,6 +10,8 @@ from virt_admit.model.problems import ProblemCause
 GPU = {
     "domain": {"cpu": {"model": "host-model"}, "devices": {"gpus": [{"name": "g", "deviceName": "nvidia.com/A100"}]}}
 }
+DEVICE = {"name": "g", "deviceName": "bridge.network.kubevirt.io/br1"}
+LAN = {"domain": {"cpu": {"model": "host-model"}, "devices": {"hostDevices": [DEVICE]}}}
 LARGE = {"domain": {"cpu": {"model": "host-model"}, "devices": {}, "memory": {"guest": "900Gi"}}}
 DEDICATED = {"domain": {"cpu": {"model": "host-model", "cores": 2, "dedicatedCpuPlacement": True}, "devices": {}}}
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}
@@ -39,6 +41,7 @@ def local_disk():
         ({"affinity": {"nodeAffinity": REQUIRED}}, "change its node affinity, or the labels of another node"),
         (DEDICATED, "switch on the CPU manager of another node"),
         (GPU, "add a node that has nvidia.com/A100"),
+        (LAN, "make bridge br1 on b or c, or let drains shut the guest down"),
         ({"affinity": {"podAffinity": PAIR}}, "as a decision, make its required pod affinity a preferred one"),
     ],
 )
@@ -75,7 +78,7 @@ def test_room_and_devices_that_are_taken_are_missing_room():
             "repair what the high-availability controller of LINSTOR reports with that taint",
         ),
         ("ebs.csi.aws.com/agent-not-ready", "repair what the agent of ebs.csi.aws.com reports with that taint"),
-        ("dedicated", "remove the causes on one of the nodes"),
+        ("dedicated", "remove the taint from one of the nodes, or let the VM tolerate it"),
     ],
 )
 def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, kubevirt, node, storage_class, vm
 from tests.forecasts.repair.moving_causes import MARKED, REFUSED, migration, refusal
-from tests.forecasts.repair.test_causes import BRIDGE, CAUSES, DEVICE, HERE
+from tests.forecasts.repair.test_causes import BRIDGE, CAUSES, DEVICE, HASWELL, HERE, SKYLAKE
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Command, CostClass, Goal, PlanStage
 from virt_admit.forecasts.repair.wishes import Wishes
@@ -312,3 +312,31 @@ def test_the_vms_of_an_unmanaged_pool_are_changed_themselves():
     plan = pool_of_two("unmanaged")
     assert plan.reaches
     assert changed(plan) == ({"VirtualMachine"}, {Command.PATCH})
+
+
+BR1 = {"bridge.network.kubevirt.io/br1": "1"}
+
+
+def on_bridge():
+    """Return a VM whose pod needs a bridge of its node."""
+    found = vm()
+    launcher = next(each for each in found if each.kind == "Pod")
+    launcher.data["spec"]["containers"][0].setdefault("resources", {}).setdefault("requests", {}).update(BR1)
+    return found
+
+
+def test_another_processor_is_no_cause_on_nodes_that_never_run_the_vm():
+    """The control plane has another processor, but the workers lack a bridge alone."""
+    taint = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    here, master = node("a", SKYLAKE, ROOM | BR1), node("c", HASWELL, taints=taint)
+    (step,) = steps(on_bridge(), here, node("b", SKYLAKE), master)
+
+    assert "CPU model" not in step.title
+    assert "accept its downtime" in step.title
+    assert "no other node can take it, so it stays down until its node is uncordoned" in step.risk
+
+
+def test_another_processor_is_no_cause_on_a_node_without_the_bridge():
+    (step,) = steps(on_bridge(), node("a", SKYLAKE, ROOM | BR1), node("b", HASWELL))
+
+    assert "CPU model" not in step.title

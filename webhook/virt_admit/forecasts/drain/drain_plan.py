@@ -29,6 +29,7 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage, outside_checks
+from virt_admit.model import node_bridges
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unlisted
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
@@ -50,6 +51,7 @@ READS: Final = union(
     overruling.READS,
     vm_downtime.READS,
     updaters.READS,
+    node_bridges.READS,
 )
 """The fields that a plan reads."""
 

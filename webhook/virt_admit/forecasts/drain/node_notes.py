@@ -27,7 +27,7 @@ from virt_admit.model.kubernetes.kinds import (
     VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import count, cut, cut_middle, names, sentence
 from virt_admit.model.node_updates import (
@@ -55,6 +55,7 @@ READS: Final[Reads] = union(
         MACHINE_CONFIG_POOL: (),
         NM: (),
         NM_KUBEVIRT: (),
+        NODE: (*CONDITIONS, "status.conditions.lastTransitionTime"),
     },
 )
 
@@ -62,6 +63,7 @@ READS: Final[Reads] = union(
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
+    yield from _pressed(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
@@ -87,6 +89,25 @@ def _unavailable(cluster: Cluster) -> Sequence[str]:
         f"APIService {found.name} is not available{virtctl if found.name.endswith(control_path.SUBRESOURCES) else ''}."
         for found in sorted(down, key=lambda found: found.name)
     ]
+
+
+_PRESSURES: Final = {
+    "DiskPressure": "Free disk space on it: images, logs, container storage.",
+    "MemoryPressure": "Free memory on it: what runs outside of VMs.",
+    "PIDPressure": "End the processes on it that are too many.",
+}
+"""Conditions of a node with which its kubelet ends pods (kubernetes/kubernetes:pkg/kubelet/eviction)."""
+
+
+def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which resource a node lacks. No drain ends it, and its VMs are not safe."""
+    for kind, remedy in _PRESSURES.items():
+        found = node.condition(kind)
+        if found["status"].text == "True":
+            yield (
+                f"This node has {kind}{_age(found['lastTransitionTime'].text, cluster)}: no new pod starts on it, and its "
+                f"kubelet may end its pods, VMs among them, without a migration and without regard to budgets. {remedy}"
+            )
 
 
 def _hanging(found: Object) -> Iterator[str]:

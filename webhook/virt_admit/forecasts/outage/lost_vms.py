@@ -297,14 +297,13 @@ def _row(
         return row(LossOutcome.NEVER, hooks.never.reason, hooks.never.remedy, cause=WEBHOOK)
     if comes and coverage.unattended:
         nowhere = bool(bound) or gone or pod.full_name in room.nowhere
-        return row(
-            LossOutcome.NEVER,
-            _unattended(node, coverage),
-            f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}",
-            by_hand=None if nowhere else by_hand,
-        )
+        why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"
+        if bound:
+            why = f"{why}; and no other node can run it: {bound}"
+            way = f"{lost_storage.elsewhere(pod, loss)}, and {_acting(node, coverage)}"
+        return row(LossOutcome.NEVER, why, way, by_hand=None if nowhere else by_hand)
     if comes and bound:
-        return row(LossOutcome.NODE, f"no other node can run it: {bound}", "let other nodes run it")
+        return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
     if comes and disk is not None and disk.certain:
         return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
     if comes and pod.full_name in room.nowhere:

@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
@@ -26,6 +27,16 @@ NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
 _UNSERVED: Final = "virt-handler is not serving it"
 _MOMENT: Final = frozenset(("cordoned", "not Ready", _UNSERVED))
+_PRESSURE: Final[Mapping[str, tuple[str, str]]] = {
+    "taint node.kubernetes.io/disk-pressure": (
+        "disk pressure",
+        "free disk space on it (images, logs, container storage)",
+    ),
+    "taint node.kubernetes.io/memory-pressure": ("memory pressure", "free memory on it (what runs outside of VMs)"),
+    "taint node.kubernetes.io/pid-pressure": ("too many processes", "end the processes on it that are too many"),
+}
+"""Taints of a kubelet that lacks something (kubernetes/kubernetes:pkg/controller/nodelifecycle), each in words and what
+helps. It is removed when that ends."""
 
 
 def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
@@ -39,40 +50,58 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | No
     return reason(candidates.target(vmi, cluster, moves=moves), cluster, moves=moves)
 
 
-def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool) -> Problem | None:
-    """Return why no node certainly or possibly takes this pod; None: one does, or that is unknown."""
-    placement = target.placement
-    if placement.has_candidate or not placement.is_certain:
+def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: bool = False) -> Problem | None:
+    """Return why no node certainly or possibly takes this pod; None: one does, or that is unknown.
+
+    ``starts``: the VM does not run, so its downtime is no way out.
+    """
+    refusals = kubevirt_refusals(target, cluster)
+    if refusals is None:
         return None
-    otherwise = "let drains shut the guest down" if moves else "plan for its downtime"
-    nodes = candidates.scheduler(cluster).state.nodes
-    refusals = {
-        name: why for name, why in placement.refusals.items() if name in nodes and SCHEDULABLE in nodes[name].labels
-    }
+    otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
     if not refusals:
-        runs_kubevirt = any(SCHEDULABLE in node.labels for node in nodes.values())
+        runs_kubevirt = any(SCHEDULABLE in node.labels for node in candidates.scheduler(cluster).state.nodes.values())
         if not runs_kubevirt:
             return None
-        return Problem("no other node runs KubeVirt", f"add one, or {otherwise}", ProblemCause.NO_TARGET)
-    busy = [name for name, why in refusals.items() if all(_passes(cause) for cause in why.split("; "))]
-    if busy:
-        return _not_ready_now({name: refusals[name] for name in sorted(busy)}, cluster)
+        return Problem("no other node runs KubeVirt", _or("add one", otherwise), ProblemCause.NO_TARGET)
+    if busy := not_ready_now(refusals, cluster):
+        return busy
     fenced = _fenced(refusals, cluster)
     if fenced is not None:
         return fenced
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
-    lasting = _lasting(refusals) or _offered(absent)
+    lasting = _lasting(refusals) or _offered(absent, refusals, cluster)
     if unfit := _unfit(refusals):
         command = shell("kubectl", "describe", "node", argument(min(refusals)))
         return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
     if starting := _starting(refusals, cluster):
         return starting
-    remedy = f"{lasting}, or {otherwise}" if lasting else _remedy(causes, otherwise, cluster)
+    remedy = _or(lasting, otherwise) if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
     return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
+
+
+def _or(remedy: str, otherwise: str) -> str:
+    return f"{remedy}, or {otherwise}" if otherwise else remedy
+
+
+def kubevirt_refusals(target: SchedulingTarget, cluster: Cluster) -> dict[str, str] | None:
+    """Return why each node with KubeVirt refuses a pod; None: one takes it, or that is unknown."""
+    placement, nodes = target.placement, candidates.scheduler(cluster).state.nodes
+    if placement.has_candidate or not placement.is_certain:
+        return None
+    return {
+        name: why for name, why in placement.refusals.items() if name in nodes and SCHEDULABLE in nodes[name].labels
+    }
+
+
+def not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that nodes would take a pod, but for causes that pass; None: there are none."""
+    busy = {name: why for name, why in sorted(refusals.items()) if all(map(_passes, why.split("; ")))}
+    return _not_ready_now(busy, cluster) if busy else None
 
 
 def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
@@ -161,7 +190,7 @@ def _cause_of(why: str) -> str:
 
 
 def _passes(cause: str) -> bool:
-    return cause in _MOMENT or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN))
+    return cause in _MOMENT or cause in _PRESSURE or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN))
 
 
 def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
@@ -172,6 +201,8 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         reason = f"no node that could take it is ready: {names(nodes)} ({without_network})"
         command = "kubectl get pods -A -o wide --field-selector " + argument(f"spec.nodeName={nodes[0]}")
         return Problem(reason, "repair the pod network of one of them", ProblemCause.NO_TARGET, command=command)
+    if pressed := _pressed(refusals):
+        return pressed
     unserved = [name for name, why in refusals.items() if _UNSERVED in why or virt_handlers.BROKEN in why]
     why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
     if unserved == nodes and not any("cordoned" in each or "not Ready" in each for each in refusals.values()):
@@ -188,6 +219,17 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     verb = ("uncordon",) if cordoned else ("describe", "node")
     command = shell("kubectl", *verb, argument(cordoned[0].name if cordoned else nodes[0]))
     return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
+
+
+def _pressed(refusals: Mapping[str, str]) -> Problem | None:
+    """Return that the only nodes which could take a VM lack disk space, memory or processes; None: there are others."""
+    if not all(why in _PRESSURE for why in refusals.values()):
+        return None
+    each = names(f"{name} ({_PRESSURE[why][0]})" for name, why in refusals.items())
+    node, why = next(iter(refusals.items()))
+    remedy = _PRESSURE[why][1].replace(" it", f" {node}", 1)
+    command = shell("kubectl", "describe", "node", argument(node))
+    return Problem(f"no node that could take it is ready: {each}", remedy, ProblemCause.NO_TARGET, command=command)
 
 
 def _unfit(refusals: Mapping[str, str]) -> str:
@@ -238,8 +280,10 @@ def _absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
     )
 
 
-def _offered(device: str) -> str:
-    """Return how a device comes to another node; empty: there is no such device. virt-handler offers its own."""
+def _offered(device: str, nodes: Collection[str], cluster: Cluster) -> str:
+    """Return how a device comes to one of these nodes; empty: there is no such device. virt-handler offers its own."""
+    if bridge := node_bridges.bridge(device):
+        return node_bridges.remedy(bridge, nodes, cluster)
     if device.startswith("devices.kubevirt.io/"):
         return f"see why virt-handler offers no {device} there (hardware virtualization, kernel modules)"
     return f"add a node that has {device}" if device else ""
@@ -281,14 +325,16 @@ def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     if claim:
         return f"repair claim {claim}, and do not stop the VM before"
     if all(" missing on " in cause for cause in causes):
-        return f"add a node or free that much on one, or {otherwise}"
+        return _or("add a node or free that much on one", otherwise)
     if any(cause.startswith("host model ") for cause in causes):  # no node's processor can be changed
         model = common_model(cluster)
         other = f"set CPU model {model}, which every node offers, and restart the VM" if model else ""
-        return f"{other or 'add a node with the same processor'}, or {otherwise}"
+        return _or(other or "add a node with the same processor", otherwise)
     if any(cause.startswith("CPU feature ") for cause in causes):  # of the node on which the guest was started
-        return f"restart the VM, which then needs the processor of the node where it starts, or {otherwise}"
-    return f"remove the causes on one of the nodes, or {otherwise}"
+        return _or("restart the VM, which then needs the processor of the node where it starts", otherwise)
+    if all(cause.startswith("taint ") for cause in causes):
+        return _or("remove the taint from one of the nodes, or let the VM tolerate it", otherwise)
+    return _or("remove the causes on one of the nodes", otherwise)
 
 
 def _causes(refusals: Mapping[str, str]) -> Iterator[str]:

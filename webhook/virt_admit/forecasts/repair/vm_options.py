@@ -302,8 +302,9 @@ def _no_target(
     fresh = _nowhere_to_start(vmi, cluster) if others else ""
     for number, widening in enumerate(node_constraints.widenings(vm, target, cluster)):
         yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
-    causes = [cause for why in target.placement.refusals.values() for cause in why.split("; ")]
-    if any(cause.startswith(_OF_CPU) for cause in causes) and (not fresh or any(map(fresh.count, _OF_CPU))):
+    refusals = target.placement.refusals.values()
+    causes = [cause for why in refusals for cause in why.split("; ")]
+    if any(map(_waits_for_cpu, refusals)) and (not fresh or any(map(fresh.count, _OF_CPU))):
         yield from _processors(vmi, vm, target, causes, cluster)
     local = {match[1] for cause in causes if (match := _CLAIM.search(cause))}
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
@@ -315,10 +316,23 @@ def _no_target(
             else Option("copy", disk_copies.steps(vm, found, cluster), 0)
         )
     if moves and not fresh:
-        yield _accepting(vm_steps.accepted(vmi, vm, cluster, "no other node can take it", migratable=True))
+        stays = no_target.is_lasting(candidates.target(vmi, cluster, moves=False), vmi, cluster)
+        because = f"no other node can take it{', so it stays down until its node is uncordoned' if stays else ''}"
+        yield _accepting(vm_steps.accepted(vmi, vm, cluster, because, migratable=True))
 
 
 _OF_CPU: Final = ("host model ", "CPU feature ")
+
+
+def _waits_for_cpu(why: str) -> bool:
+    """Return whether another CPU model may open a node: nothing else that lasts keeps the VM off it."""
+    others = [cause for cause in why.split("; ") if not cause.startswith(_OF_CPU)]
+    return others != why.split("; ") and not any(map(_outlasts, others))
+
+
+def _outlasts(cause: str) -> bool:
+    device = "/" in cause.partition(": ")[0] and cause.endswith(" missing")
+    return device or cause.startswith((*_NEVER, "volume of claim ", "machine type ", "dedicated CPUs", "network "))
 
 
 def _nowhere_to_start(vmi: Object, cluster: Cluster) -> str:

@@ -272,25 +272,14 @@ CONTROLLER_REVISION: Final = Kind(
 )
 PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget")
 LEASE: Final = Kind("coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases")
-INSTANCETYPE: Final = Kind(
-    "instancetype.kubevirt.io", ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype"
-)
+_TYPES: Final = "instancetype.kubevirt.io"
+INSTANCETYPE: Final = Kind(_TYPES, ("v1beta1",), "virtualmachineinstancetypes", "VirtualMachineInstancetype")
 CLUSTER_INSTANCETYPE: Final = Kind(
-    "instancetype.kubevirt.io",
-    ("v1beta1",),
-    "virtualmachineclusterinstancetypes",
-    "VirtualMachineClusterInstancetype",
-    namespaced=False,
+    _TYPES, ("v1beta1",), "virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype", namespaced=False
 )
-PREFERENCE: Final = Kind(
-    "instancetype.kubevirt.io", ("v1beta1",), "virtualmachinepreferences", "VirtualMachinePreference"
-)
+PREFERENCE: Final = Kind(_TYPES, ("v1beta1",), "virtualmachinepreferences", "VirtualMachinePreference")
 CLUSTER_PREFERENCE: Final = Kind(
-    "instancetype.kubevirt.io",
-    ("v1beta1",),
-    "virtualmachineclusterpreferences",
-    "VirtualMachineClusterPreference",
-    namespaced=False,
+    _TYPES, ("v1beta1",), "virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False
 )
 NAD: Final = Kind("k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition")
 CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
@@ -358,6 +347,9 @@ CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster
 CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBlockPool")
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
+_NNC: Final = "NodeNetworkConfiguration"
+NNCP: Final = Kind("nmstate.io", ("v1",), f"{_NNC}Policies".lower(), f"{_NNC}Policy", namespaced=False)
+NNCE: Final = Kind("nmstate.io", ("v1beta1",), f"{_NNC}Enactments".lower(), f"{_NNC}Enactment", namespaced=False)
 ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch")
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))

@@ -6,9 +6,10 @@ volumerestrictions/volume_restrictions.go, nodevolumelimits/csi.go.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CSI_NODE, PV, PVC, STORAGE_CLASS
@@ -43,12 +44,48 @@ class Claim:
     def refusal(self, node: str, labels: Mapping[str, Any]) -> str:
         """Return why a node cannot mount the volume, in words; empty if it can."""
         if self.node_affinity is not None and not self.node_affinity.matches(node, labels):
-            return f"volume of claim {self.name} is not reachable"
+            place = place_of(self.node_affinity, self.zones)
+            return f"volume of claim {self.name} is {f'{place.words} alone' if place is not None else 'not reachable'}"
         if any(key in labels for key in _ZONE_KEYS):
             for key, values in self.zones:
                 if labels.get(key, labels.get(_ZONE_KEYS[key])) not in values:
                     return f"volume of claim {self.name} is in another zone"
         return ""
+
+
+class VolumePlace(NamedTuple):
+    """Where alone a volume can be used."""
+
+    words: str
+    """``on node n1``, ``in zone b``."""
+    label: str
+    """What its nodes have, ``topology.kubernetes.io/zone=b``."""
+    is_node: bool
+    """Whether nodes are named."""
+
+
+_NODE_KEYS: Final = ("/hostname", "/node", "/nodename", "/nodeid")
+"""How the keys end that name one node: of Kubernetes, TopoLVM, csi-driver-host-path, OpenEBS."""
+_MOST_PLACES: Final = 3
+
+
+@functools.lru_cache(maxsize=4096)
+def place_of(affinity: NodeSelector | None, zones: tuple[tuple[str, frozenset[str]], ...] = ()) -> VolumePlace | None:
+    """Return where alone a volume can be used, by nodes before zones; None: anywhere, or it cannot be said shortly."""
+    terms = affinity.terms if affinity is not None else ()
+    keys = {requirement.key for term in terms for requirement in term.labels}
+    found = dict(zones)
+    for key in keys:
+        allowed = [values for term in terms if (values := term.allowed_values(key)) is not None]
+        if len(allowed) == len(terms):
+            found[key] = frozenset[str]().union(*allowed)
+    few = {key: sorted(values) for key, values in found.items() if 0 < len(values) <= _MOST_PLACES}
+    for key in sorted(few, key=lambda key: (not key.endswith(_NODE_KEYS), not key.endswith("zone"), key)):
+        is_node, named = key.endswith(_NODE_KEYS), " or ".join(few[key])
+        where = f"on node {named}" if is_node else f"in zone {named}" if key.endswith("zone") else ""
+        label = f"{key}={few[key][0]}"
+        return VolumePlace(where or f"on nodes with {key}={named}", label, is_node)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, POD
@@ -61,7 +62,7 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         f"; no other node can run it ({others}), and waiting does not help" if others else "; waiting does not help"
     )
     remedy = (
-        _repair(*none[0], elsewhere, cluster) if none else "stop one of these VMs, or add a node that has such a device"
+        _repair(none, elsewhere, cluster) if none else "stop one of these VMs, or add a node that has such a device"
     )
     return Problem(names(said, 2 * _WORDS), remedy, ProblemCause.NO_TARGET)
 
@@ -83,13 +84,15 @@ def _none_offered(absent: Sequence[tuple[str, str]]) -> list[str]:
     for node, device in absent:
         by_device.setdefault(device, []).append(node)
     return [
-        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device)} offers none)"
+        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device)})"
         for device, nodes in by_device.items()
     ]
 
 
 def _who(device: str) -> str:
-    return "virt-handler" if device.startswith(_OF_KUBEVIRT) else "its device plugin"
+    if node_bridges.bridge(device):
+        return "this bridge does not exist there"
+    return f"{'virt-handler' if device.startswith(_OF_KUBEVIRT) else 'its device plugin'} offers none"
 
 
 def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> str:
@@ -124,8 +127,11 @@ def _others(refusals: Mapping[str, str], lacking: Mapping[str, object], schedule
 # --- what offers a device ------------------------------------------------------------------------------------------
 
 
-def _repair(node: str, device: str, elsewhere: str, cluster: Cluster) -> str:
+def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster) -> str:
     """Return what makes a node offer a device again, by what offers it. ``elsewhere``: what does not help."""
+    node, device = absent[0]
+    if bridge := node_bridges.bridge(device):
+        return f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}{elsewhere}"
     if device.startswith(_OF_KUBEVIRT) or _is_offered_by_kubevirt(device, cluster):
         handler = virt_handlers.pod(cluster, node)
         needs = (

@@ -20,6 +20,8 @@ from virt_admit.model.kubernetes.kinds import (
     HCO,
     INSTANCETYPE,
     KUBEVIRT,
+    LONGHORN_REPLICA,
+    LONGHORN_VOLUME,
     MIGRATION_POLICY,
     MUTATING_CONFIGURATION,
     NAD,
@@ -220,6 +222,8 @@ READS: Final[Reads] = {
     ),
     VALIDATING_CONFIGURATION: (),
     MUTATING_CONFIGURATION: (),
+    LONGHORN_REPLICA: ("spec.failedAt", "spec.healthyAt", "spec.nodeID", "spec.volumeName"),
+    LONGHORN_VOLUME: ("status.robustness", "status.state"),
     CDI: (),
     DATA_VOLUME: (
         "metadata.creationTimestamp",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import missing_devices, refused_pods, unfinished_disks
+from virt_admit.forecasts.drain.starts import faulted_volumes, missing_devices, refused_pods, unfinished_disks, unplaced
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -13,18 +13,25 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.problems import Problem
 
-READS: Final[Reads] = union(stuck_starts.READS, missing_devices.READS, refused_pods.READS, unfinished_disks.READS)
+READS: Final[Reads] = union(
+    stuck_starts.READS, refused_pods.READS, faulted_volumes.READS, unfinished_disks.READS, unplaced.READS
+)
 
 
 def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     """Return what keeps a VM that does not run from starting; None: nothing is known."""
     if vmi is None:
-        return stuck_starts.of_vm(vm, None, cluster) or unfinished_disks.problem(vm, cluster)
+        return (
+            stuck_starts.of_vm(vm, None, cluster)
+            or unfinished_disks.problem(vm, cluster)
+            or faulted_volumes.problem(vm, cluster)
+        )
     phase = vmi.at("status", "phase").text
     if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
         return stuck_starts.of_vm(vm, vmi, cluster)
     return (
         refused_pods.problem(vmi, cluster)
+        or faulted_volumes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
@@ -32,12 +39,12 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
 
 
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return which device keeps the pod of a VMI off all nodes; None: it has a node, or nothing says so."""
+    """Return what keeps the pod of a VMI off all nodes; None: it has a node, or nothing says so."""
     pod = stuck_starts.starting_pod(vmi, cluster)
     if pod is None or pod.at("spec", "nodeName").text:
         return None
     try:
-        return missing_devices.problem(candidates.target(vmi, cluster, moves=False), cluster)
+        return unplaced.problem(vmi, candidates.target(vmi, cluster, moves=False), cluster)
     except Unseen:
         return None
 

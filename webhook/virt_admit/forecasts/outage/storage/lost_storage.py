@@ -8,8 +8,13 @@ from typing import Final
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.storage import ceph_monitors, disks, longhorn_volumes
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
+from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.scheduler import volumes
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.volumes import Claim
 
 READS: Final[Reads] = union(disks.READS, ceph_monitors.READS, longhorn_volumes.READS)
 
@@ -26,6 +31,26 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     if disk.driver == longhorn_volumes.DRIVER:
         return longhorn_volumes.lost(disk, loss)
     return ceph_monitors.lost(disk, loss) if ceph_monitors.is_of_ceph(disk) else None
+
+
+def elsewhere(pod: Pod, loss: Loss) -> str:
+    """Return what lets a node run a VM that no other node can run: one where its disk can be used, if that binds it."""
+    for name in pod.claims:
+        try:
+            claim = loss.scheduler.volumes.claim(pod.namespace, name)
+        except Unseen:
+            continue
+        place = volumes.place_of(claim.node_affinity, claim.zones)
+        if place is not None and _reaches_none(claim, loss):
+            another = "" if place.is_node else f"add another node {place.words} ({place.label}), or "
+            return f"{another}move its disk to storage that other nodes reach"
+    return "let other nodes run it"
+
+
+def _reaches_none(claim: Claim, loss: Loss) -> bool:
+    """Return whether no node that is left and runs KubeVirt can use a claim."""
+    nodes = loss.scheduler.state.nodes.values()
+    return all(claim.refusal(node.name, node.labels) for node in nodes if SCHEDULABLE in node.labels)
 
 
 def stranded(loss: Loss) -> tuple[Stranded, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.starts import start_obstacles
+from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, start_obstacles
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -83,6 +83,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     migratable = _migratable(found, cluster, unseen)
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
+    faulted = move is None and faulted_volumes.problem(found.obj, cluster) is not None
     bound = _bound(found, cluster) if move is None else ""
     placement = move.row.placement if move is not None else None if bound else _start(found, cluster, unseen)
     unseen += placement.unseen if placement is not None else ()
@@ -95,7 +96,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=placement.certain if placement is not None else (bound,) if bound else None,
+        candidates=() if faulted else placement.certain if placement is not None else (bound,) if bound else None,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
@@ -225,14 +226,18 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     phase, strategy = vmi.at("status", "phase").text or "", _run_strategy(found) or ""
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
     then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
+    killed = memory_kills.problem(vmi, cluster) if phase == "Failed" else None
+    because, avoid = (f": {killed.reason}", killed.remedy) if killed is not None else ("", "")
     if then is not Then.OFF:
-        return f"it is not running: its VMI is {phase}", ""
+        return f"it is not running: its VMI is {phase}{because}", avoid
     entered = clock.instant(migrations.entered(vmi, phase))
     since = f" {vm_states_times.clock_words(entered, cluster)} ago" if entered and clock.now(cluster) else ""
     ended = f"shut down{since}{_by(vmi, cluster)}" if phase == "Succeeded" else f"ended with an error{since}"
-    reason = f"it is not running: its guest {ended} (its VMI is {phase}), and {strategy} does not start it again"
+    stays = f"{because}. {strategy}" if because else f", and {strategy}"
+    reason = f"it is not running: its guest {ended} (its VMI is {phase}){stays} does not start it again"
     start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
-    return reason, typed("start it; with runStrategy Always KubeVirt would do that", start) if start else ""
+    again = "start it; with runStrategy Always KubeVirt would do that"
+    return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
 
 
 def _by(vmi: Object, cluster: Cluster) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import PDB, PVC, VMIM
+from virt_admit.model.kubernetes.kinds import PDB, PVC, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import disruption_budgets, migration_history, node_local_volumes, vms
 from virt_admit.model.kubevirt.instances.migration_history import PastMigration
@@ -93,9 +94,11 @@ def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | Non
     if found is None:
         return VolumeOfVm(name, kind, claim, None, None, None, f"claim {claim} does not exist")
     modes = tuple(item.text for item in found.at("spec", "accessModes").items() if item.text)
-    problem = "; ".join(_problems(obj, claim, modes, cluster, migratable, unseen))
+    apart = unattached_volumes.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
+    why, remedy = ((apart.reason,), apart.remedy) if apart is not None else ((), "")
+    problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text
-    return VolumeOfVm(name, kind, claim, found.at("status", "phase").text, modes, storage_class, problem)
+    return VolumeOfVm(name, kind, claim, found.at("status", "phase").text, modes, storage_class, problem, remedy)
 
 
 def _problems(

@@ -97,7 +97,9 @@ class VolumeOfVm:
     access_modes: tuple[str, ...] | None
     storage_class: str | None
     problem: str
-    """Why another node cannot use it; empty: nothing is known to be wrong."""
+    """Why it is not attached, or why another node cannot use it; empty: nothing is known to be wrong."""
+    remedy: str = ""
+    """What attaches it; empty: it is attached, or nothing says so."""
 
 
 @dataclass(frozen=True, slots=True)

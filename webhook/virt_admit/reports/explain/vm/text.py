@@ -147,6 +147,7 @@ def todo(report: VmReport) -> tuple[str, ...]:
     found: dict[str, str] = {}
     is_lost = report.vm.node_reports is False
     now = [event.remedy for event in report.events if is_lost or event.event is not VmEvent.LOSS]
+    now += [volume.remedy for volume in report.volumes or ()]
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
     for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
         words = remedy.partition(": ")[0].rstrip(".").lower()

@@ -1,0 +1,65 @@
+"""VMs that do not start because all copies of a Longhorn volume have failed, so that no node can attach it."""
+
+import pytest
+
+from tests.forecasts.drain.test_start_obstacles import stuck
+from tests.healthy.clusters import plain
+from tests.healthy.machines import storage_class
+from tests.healthy.parts import obj
+from tests.incidents.machines import find
+from tests.incidents.starts import FAULTED, replica, with_longhorn
+
+
+def waiting(*replicas, change=lambda _: None, **status):
+    items = plain() + storage_class("longhorn", "driver.longhorn.io") + with_longhorn("web", *replicas, **status)
+    change(items)
+    return stuck(items, "web")
+
+
+def test_all_copies_have_failed():
+    found = waiting(replica("w1", failed=141), replica("w2", failed=150))
+
+    assert found.reason == (
+        f"Longhorn volume {FAULTED} of claim web is faulted: all its 2 copies (w1, w2) failed 2 h 21 ago, so no node can "
+        "attach it. This does not end by itself"
+    )
+    assert found.remedy.startswith(
+        "check the disks of w1, w2, then salvage the volume in Longhorn with its newest copy, or"
+    )
+    assert found.remedy.endswith(f"kubectl describe volume {FAULTED} -n longhorn-system")
+
+
+def test_a_copy_on_a_node_that_does_not_report_may_come_back():
+    def lose(items):
+        for condition in find(items, "Node", "w1")["status"]["conditions"]:
+            condition["status"] = "Unknown"
+
+    found = waiting(replica("w1", failed=141), change=lose)
+
+    assert "its only copy (w1) failed 2 h 21 ago" in found.reason
+    assert found.reason.endswith("Longhorn may salvage it once w1 reports again")
+    assert found.remedy.startswith("repair w1: kubectl")
+
+
+@pytest.mark.parametrize("copies", [(), (replica("w1", failed=141), replica("w2"))])
+def test_copies_that_are_not_known_to_have_failed(copies):
+    found = waiting(*copies)
+
+    assert found.reason == f"Longhorn volume {FAULTED} of claim web is faulted, so no node can attach it"
+    assert "salvage" not in found.remedy
+
+
+@pytest.mark.parametrize("status", [{"robustness": "unknown"}, {"state": "attached"}])
+def test_a_volume_that_is_detached_or_comes_back_is_no_obstacle(status):
+    found = waiting(replica("w1", failed=141), **status)
+    assert found is None or "Longhorn" not in found.reason
+
+
+def test_a_volume_of_another_driver_has_no_copies():
+    other = obj("PersistentVolume", "v1", "pv-web", spec={"csi": {"driver": "rbd", "volumeHandle": FAULTED}})
+
+    def swap(items):
+        items[:] = [each for each in items if each["kind"] != "PersistentVolume"] + [other]
+
+    found = waiting(replica("w1", failed=141), change=swap)
+    assert found is None or "Longhorn" not in found.reason

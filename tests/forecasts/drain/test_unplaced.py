@@ -1,0 +1,182 @@
+"""VMs for whose pod no node is left: a disk in one place, a node that is not ready, a TSC frequency, room, labels."""
+
+import pytest
+
+from tests.forecasts.drain.test_start_obstacles import stuck
+from tests.healthy.clusters import plain
+from tests.healthy.machines import claim
+from tests.incidents.machines import find
+from tests.incidents.starts import starting
+
+WORKERS = ("w1", "w2", "w3")
+ZONE = "topology.kubernetes.io/zone"
+
+
+def waiting(items, **fields):
+    return stuck(items + starting("web", "Scheduling", **fields), "web")
+
+
+def of_disk(zones, affinity, change=lambda _: None):
+    """Return what keeps a VM from starting whose disk has a node affinity. ``zones``: of the workers."""
+    items = plain()
+    for name, zone in zip(WORKERS, zones, strict=True):
+        find(items, "Node", name)["metadata"]["labels"][ZONE] = zone
+    change(items)
+    own = [each for each in starting("web", "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    return stuck([*items, *own, *claim("web", modes=("ReadWriteOnce",), affinity=affinity)], "web")
+
+
+def tainted(key, *nodes):
+    def change(items):
+        for name in nodes:
+            find(items, "Node", name)["spec"]["taints"] = [{"key": key, "effect": "NoSchedule"}]
+
+    return change
+
+
+def test_a_disk_in_a_zone_without_a_node():
+    found = of_disk(("a", "a", "c"), {ZONE: "b"})
+
+    assert (
+        found.reason == "its claim web is in zone b alone, where no node can run it. It does not start before one can"
+    )
+    assert found.remedy.startswith(f"add a node in zone b ({ZONE}=b), or restore the disk elsewhere: kubectl describe")
+
+
+def test_a_disk_in_a_zone_whose_only_node_has_no_room():
+    def full(items):
+        find(items, "Node", "w2")["status"]["allocatable"]["memory"] = "1Gi"
+
+    found = of_disk(("a", "b", "c"), {ZONE: "b"}, full)
+
+    assert "in zone b alone, where no node can run it (w2: memory: " in found.reason
+    assert found.remedy.startswith("free that much there, or add a node in zone b")
+
+
+def test_a_disk_of_a_node_that_is_gone():
+    found = of_disk(("a", "b", "c"), {"topology.topolvm.io/node": "w9"})
+
+    assert found.reason.startswith("its claim web is on node w9 alone, where no node can run it")
+    assert found.remedy.startswith("bring that node back (topology.topolvm.io/node=w9), or restore the disk")
+
+
+def test_a_disk_that_a_node_reaches_is_no_obstacle():
+    assert of_disk(("a", "b", "c"), {ZONE: "b"}) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "what", "remedy"),
+    [
+        ("disk-pressure", "disk pressure", "free disk space on w2"),
+        ("memory-pressure", "memory pressure", "free memory on w2"),
+        ("pid-pressure", "too many processes", "end the processes on w2"),
+    ],
+)
+def test_the_only_node_with_its_disk_is_under_pressure(key, what, remedy):
+    found = of_disk(("a", "b", "c"), {ZONE: "b"}, tainted(f"node.kubernetes.io/{key}", "w2"))
+
+    assert found.reason.startswith(
+        f"no node that could take it is ready: w2 ({what}), and its volume of claim web is in"
+    )
+    assert found.reason.endswith("It starts by itself once one is ready")
+    assert found.remedy.startswith(remedy)
+    assert "kubectl describe node w2" in found.remedy
+
+
+def test_the_only_node_with_its_disk_is_cordoned():
+    def cordon(items):
+        find(items, "Node", "w2")["spec"]["unschedulable"] = True
+
+    found = of_disk(("a", "b", "c"), {ZONE: "b"}, cordon)
+
+    assert found.reason.startswith("no node that could take it is ready: w2")
+    assert found.remedy == "uncordon or repair one of them: kubectl uncordon w2"
+
+
+# --- the time stamp counter ----------------------------------------------------------------------------------------
+
+LOW, HIGH = "1995312000", "2294608000"
+
+
+def clocks(items, frequencies):
+    for name, frequency in frequencies.items():
+        labels = find(items, "Node", name)["metadata"]["labels"]
+        for key in [each for each in labels if "tsc-frequency" in each]:
+            del labels[key]
+        labels["cpu-timer.node.kubevirt.io/tsc-frequency"] = frequency
+        labels[f"scheduling.node.kubevirt.io/tsc-frequency-{frequency}"] = "true"
+        labels["cpu-timer.node.kubevirt.io/tsc-scalable"] = "false"
+    return items
+
+
+def with_frequency(items):
+    own = starting("win", "Scheduling")
+    for kind in ("VirtualMachine", "VirtualMachineInstance"):
+        spec = find(own, kind, "win")["spec"]
+        spec = spec["template"]["spec"] if "template" in spec else spec
+        spec["domain"]["features"] = {"hyperv": {"reenlightenment": {"enabled": True}}}
+    find(own, "VirtualMachineInstance", "win")["status"]["topologyHints"] = {"tscFrequency": int(LOW)}
+    return stuck(items + own, "win")
+
+
+def test_a_tsc_frequency_of_nodes_where_no_vm_may_run():
+    items = clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": HIGH})
+    tainted("infra", "w1")(items)
+    found = with_frequency(items)
+
+    assert found.reason.startswith(f"no node that could take it has the TSC frequency {LOW}")
+    assert f"w2, w3 have {HIGH}. It takes the lowest one of the nodes with virt-handler, that of w1" in found.reason
+    assert "where this VM cannot run (taint infra). It does not start before that changes" in found.reason
+    assert found.remedy.startswith("end virt-handler on w1")
+    assert f"set minimumClusterTSCFrequency of KubeVirt to {HIGH}, then stop and start the VM" in found.remedy
+    assert found.remedy.endswith("kubectl label nodes w1 kubevirt.io/schedulable=false --overwrite")
+
+
+def test_a_tsc_frequency_that_no_node_has_any_more():
+    found = with_frequency(clocks(plain(), dict.fromkeys(WORKERS, HIGH)))
+
+    assert found.reason.endswith("and no node brings it now. It does not start before that changes")
+    assert found.remedy.startswith("stop and start the VM")
+
+
+def test_a_tsc_frequency_that_is_set_too_low():
+    items = clocks(plain(), dict.fromkeys(WORKERS, HIGH))
+    settings = find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]
+    settings.setdefault("developerConfiguration", {})["minimumClusterTSCFrequency"] = int(LOW)
+    found = with_frequency(items)
+
+    assert "It is set in KubeVirt (minimumClusterTSCFrequency)" in found.reason
+    assert found.remedy == f"set minimumClusterTSCFrequency of KubeVirt to {HIGH}, then stop and start the VM"
+
+
+def test_a_node_with_its_tsc_frequency_that_is_full_keeps_its_virt_handler():
+    items = clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": HIGH})
+    find(items, "Node", "w1")["status"]["allocatable"]["memory"] = "1Gi"
+    found = with_frequency(items)
+
+    assert "virt-handler" not in found.remedy
+
+
+# --- all others ----------------------------------------------------------------------------------------------------
+
+
+def test_a_node_selector_that_no_node_has():
+    found = waiting(plain(), spec={"nodeSelector": {"disk": "fast"}})
+
+    assert found.reason == "no node can take it: node selector disk=fast. It does not start before that changes"
+    assert found.remedy == "set the label disk=fast on another node, or remove the node selector from the VM"
+
+
+def test_nodes_without_room():
+    found = waiting(plain(memory="1Gi"))
+
+    assert found.reason.startswith("no node can take it: memory: ")
+    assert found.reason.endswith("It starts by itself once there is room")
+    assert found.remedy == "add a node or free that much on one"
+
+
+def test_a_taint_of_every_node():
+    items = plain()
+    tainted("dedicated", *WORKERS)(items)
+
+    assert waiting(items).remedy == "remove the taint from one of the nodes, or let the VM tolerate it"

@@ -1,0 +1,169 @@
+"""Why kube-scheduler finds no node for the pod of a VM that starts, whether that passes, and what ends it.
+
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/topology/hinter.go#LowestTSCFrequencyOnCluster, :nodetopologyupdater.go;
+kubernetes/kubernetes:pkg/scheduler/framework/plugins/volumebinding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from virt_admit.forecasts.drain.starts import missing_devices
+from virt_admit.forecasts.placement import candidates, no_target
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PVC
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.selectors import integer
+from virt_admit.model.kubevirt.instances import tsc
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler import volumes
+from virt_admit.model.scheduler.volumes import VolumePlace
+
+READS: Final[Reads] = union(candidates.READS, missing_devices.READS, tsc.READS)
+
+_VOLUME: Final = "volume of claim "
+_TSC: Final = "TSC frequency "
+_MISSING: Final = " missing"
+_SCALABLE: Final = "cpu-timer.node.kubevirt.io/tsc-scalable"
+_STAYS: Final = "It does not start before that changes"
+
+
+def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return what keeps the pod of a VMI off all nodes; None: nothing does, or that is not known."""
+    refusals = no_target.kubevirt_refusals(target, cluster)
+    if refusals is None:
+        return None
+    if device := missing_devices.problem(target, cluster):
+        return device
+    if passing := no_target.not_ready_now(refusals, cluster):
+        return _passing(passing, refusals)
+    return _volumes(target, refusals, cluster) or _frequency(vmi, refusals, cluster) or _other(target, cluster)
+
+
+def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
+    """Return that a pod starts once a node is ready, with what keeps it off the others for good."""
+    lasting = {why for why in refusals.values() if any(map(_is_of_volume, why.split("; ")))}
+    bound = {cause for why in lasting for cause in why.split("; ") if _is_of_volume(cause)}
+    others = f", and its {names(sorted(bound))}" if bound else ""
+    reason = f"{found.reason}{others}. It starts by itself once one is ready"
+    return Problem(reason, typed(found.remedy, found.command), ProblemCause.NO_TARGET)
+
+
+# --- volumes -------------------------------------------------------------------------------------------------------
+
+
+def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that the volumes of a pod keep it off the nodes that would take it; None: that is not the cause."""
+    barred = {name: why for name, why in refusals.items() if all(map(_is_of_volume, why.split("; ")))}
+    if not barred:
+        return None
+    claims = dict.fromkeys(cause.split()[3] for why in barred.values() for cause in why.split("; "))
+    places = {claim: found for claim in claims if (found := _place(target.pod.namespace, claim, cluster)) is not None}
+    if not places:
+        return None
+    said = [f"its claim {claim} is {place.words} alone" for claim, place in places.items()]
+    command = kubectl("describe", PVC, next(iter(places)), target.pod.namespace)
+    if len(set(places.values())) > 1 and len(barred) == len(refusals):
+        reason = f"no node reaches all of its disks: {names(said)}. {_STAYS}"
+        return Problem(reason, typed("move these disks to one place", command), ProblemCause.NO_TARGET)
+    place = next(iter(places.values()))
+    there = {name: why for name, why in refusals.items() if name not in barred}
+    cause = f" ({names(f'{name}: {why}' for name, why in sorted(there.items()))})" if there else ""
+    reason = f"{names(said)}, where no node can run it{cause}. It does not start before one can"
+    return Problem(reason, typed(way(place, there.values()), command), ProblemCause.NO_TARGET)
+
+
+def _is_of_volume(cause: str) -> bool:
+    return cause.startswith(_VOLUME)
+
+
+def _place(namespace: str, claim: str, cluster: Cluster) -> VolumePlace | None:
+    try:
+        found = volumes.claim(cluster, namespace, claim)
+    except Unseen:
+        return None
+    return volumes.place_of(found.node_affinity, found.zones)
+
+
+def way(place: VolumePlace, there: Collection[str] = ()) -> str:
+    """Return what brings back a VM whose disk can be used in one place alone. ``there``: why the nodes there refuse it."""
+    short = bool(there) and all(cause.endswith(_MISSING) for why in there for cause in why.split("; "))
+    room = "free that much there, or " if short else ""
+    if place.is_node:
+        back = room or ("remove these causes, or " if there else f"bring that node back ({place.label}), or ")
+        return f"{back}restore the disk on another node"
+    return f"{room}add a node {place.words} ({place.label}), or restore the disk elsewhere"
+
+
+# --- the time stamp counter ----------------------------------------------------------------------------------------
+
+
+def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a VMI was given a TSC frequency which the nodes that would take it do not have.
+
+    KubeVirt takes the lowest of all nodes that run virt-handler, also of those on which no VM may run.
+    """
+    frequency = vmi.at("status", "topologyHints", "tscFrequency").integer
+    barred = sorted(name for name, why in refusals.items() if why == f"{_TSC}{frequency}")
+    if not barred:
+        return None
+    nodes = candidates.scheduler(cluster).state.nodes
+    own = {name: integer(node.labels.get(tsc.TSC_FREQUENCY)) or 0 for name, node in nodes.items()}
+    begin = f"no node that could take it has the TSC frequency {frequency}, which KubeVirt chose at its start: "
+    begin += (
+        f"{names(barred)} {'has' if len(barred) == 1 else 'have'} {names(sorted({str(own[name]) for name in barred}))}"
+    )
+    lowest = min(own[name] for name in barred)
+    suits = all(own[name] == lowest or nodes[name].labels.get(_SCALABLE) == "true" for name in barred)
+    fixed = f"set minimumClusterTSCFrequency of KubeVirt to {lowest}" if lowest and suits else ""
+    if _is_set(frequency, cluster):
+        reason = f"{begin}. It is set in KubeVirt (minimumClusterTSCFrequency). {_STAYS}"
+        return Problem(reason, f"{fixed or 'remove that setting'}, {_AGAIN}", _CAUSE)
+    bringing = sorted(
+        name for name, value in own.items() if value == frequency and nodes[name].labels.get(SCHEDULABLE) == "true"
+    )
+    if not bringing:
+        reason = f"{begin}, and no node brings it now. {_STAYS}"
+        return Problem(reason, "stop and start the VM, which then gets the frequency of these nodes", _CAUSE)
+    why = [cause for name in bringing for cause in refusals.get(name, "").split("; ")]
+    if any(cause.endswith(_MISSING) for cause in why):
+        return None  # nodes with that frequency are full
+    reason = (
+        f"{begin}. It takes the lowest one of the nodes with virt-handler, that of {names(bringing)}, where this VM cannot "
+        f"run ({names(dict.fromkeys(why))}). {_STAYS}"
+    )
+    if not all(cause.startswith("taint ") for cause in why):
+        return Problem(reason, f"{fixed or 'let it run there'}, {_AGAIN}", _CAUSE)
+    ways = [f"end virt-handler on {names(bringing)} (nodePlacement of its workloads) and label them", fixed]
+    command = shell("kubectl", "label", "nodes", *map(argument, bringing), f"{SCHEDULABLE}=false", "--overwrite")
+    return Problem(reason, typed(f"{', or '.join(filter(None, ways))}, {_AGAIN}", command), _CAUSE)
+
+
+def _is_set(frequency: int | None, cluster: Cluster) -> bool:
+    try:
+        return configuration.minimum_tsc_frequency(cluster) == frequency
+    except Unseen:
+        return False
+
+
+_AGAIN: Final = "then stop and start the VM"
+_CAUSE: Final = ProblemCause.NO_TARGET
+
+
+# --- all others ----------------------------------------------------------------------------------------------------
+
+
+def _other(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    found = no_target.reason(target, cluster, moves=False, starts=True)
+    if found is None:
+        return None
+    reason = found.reason.replace("no other node", "no node", 1)
+    ends = "It starts by itself once there is room" if found.cause is ProblemCause.NO_ROOM else _STAYS
+    return Problem(f"{reason}. {ends}", typed(found.remedy, found.command), found.cause)
