@@ -51,6 +51,7 @@ def test_a_restart_alone_ends_the_failures_of_an_older_launcher(ask):
 
     assert step["id"] == "restart:vms/web"
     assert "evictionStrategy" not in step["title"]
+    assert "CPU model" not in step["title"]
     assert "set evictionStrategy None" in str(step["alternatives"])
 
 

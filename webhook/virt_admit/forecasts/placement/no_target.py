@@ -53,7 +53,7 @@ def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | No
 def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: bool = False) -> Problem | None:
     """Return why no node certainly or possibly takes this pod; None: one does, or that is unknown.
 
-    ``starts``: the VM does not run, so its downtime is no way out.
+    ``starts``: the VM does not run, so that its downtime does not help.
     """
     refusals = kubevirt_refusals(target, cluster)
     if refusals is None:

@@ -167,7 +167,8 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
     elif surviving.WAITS_FOR_NODE in causes:
         yield from _no_target(vmi, vm, cluster, wishes, moves=False)
     elif causes & found_problems.NOWHERE:
-        yield from _no_target(vmi, vm, cluster, wishes)
+        refused = vm_states_failures.is_of_launcher(vmi, cluster)  # every node refuses the devices of its old launcher
+        yield from _failing(vmi, vm, cluster) if refused else _no_target(vmi, vm, cluster, wishes)
     elif found_problems.NOT_SHARED in causes:
         yield from _shared_disk(vmi, vm, cluster, wishes)
     elif ProblemCause.BUDGET in causes:
