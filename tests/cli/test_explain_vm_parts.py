@@ -176,6 +176,8 @@ def test_virt_handler_may_report_without_its_kubelet(explain, beat, runs):
     text = json.dumps(data)
     assert ("its guest probably runs on" in text) is runs
     assert ("whether its guest still runs is not known" in text) is not runs
+    (update,) = [each for each in data["events"] if each["event"] == "update"]
+    assert update["outcome"] != "migrated"
 
 
 STARTING = motion.vmi(

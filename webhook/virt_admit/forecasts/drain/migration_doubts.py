@@ -16,6 +16,7 @@ from virt_admit.forecasts.placement import (
     start_doubts,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.clock import duration
@@ -52,9 +53,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":
         lost = node_health.silence_now(here, cluster)
-        remedy = (
-            "repair or fence its node" if lost else "wait for virt-handler, which sends the VM's memory, or repair it"
-        )
+        awaited = (awaited_return.wait(here, cluster) or "repair or fence its node") if lost else ""
+        remedy = awaited or "wait for virt-handler, which sends the VM's memory, or repair it"
         return Problem(f"virt-handler on {here} is not ready", remedy)
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))

@@ -76,7 +76,7 @@ def of_vm(row: Forecast, node: NodePlan, loss: EventForecast, cluster: Cluster) 
     """Return what each event would do to a VM that runs. ``loss``: what the loss of its node does. Never raises."""
     return (
         EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
-        _update(row.vmi, cluster),
+        _update(row.vmi, node, cluster),
         loss,
         _reboot(row.vmi, cluster),
         _migration(row, node, cluster),
@@ -90,7 +90,7 @@ def _unknown(event: VmEvent, what: str) -> EventForecast:
 # --- an update of KubeVirt -----------------------------------------------------------------------------------------
 
 
-def _update(vmi: Object, cluster: Cluster) -> EventForecast:
+def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
     methods = workload_updates.in_force(cluster)
     if methods is None:
         unread = next((blind.what for blind in more_may_exist(cluster, KUBEVIRT)), "")
@@ -109,6 +109,8 @@ def _update(vmi: Object, cluster: Cluster) -> EventForecast:
             return EventForecast(VmEvent.UPDATE, str(Reach.RETRIED), moved.reason, moved.remedy)
         if moved.outcome is VmOutcome.UNKNOWN:
             return EventForecast(VmEvent.UPDATE, str(Reach.UNKNOWN), moved.reason, moved.remedy, moved.unseen)
+        if broken := next((each for each in node.control if each.healthy is False), None):
+            return EventForecast(VmEvent.UPDATE, str(Reach.RETRIED), broken.reason, broken.remedy)
     unseen = found.reason if found.reach is Reach.UNKNOWN else ""
     return EventForecast(VmEvent.UPDATE, str(found.reach), found.reason, unseen=unseen)
 

@@ -73,7 +73,7 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem:
     if usable or not copies or unlisted(cluster, LONGHORN_REPLICA):
         remedy = typed("see why Longhorn does not attach it", command)
         return Problem(f"{called}, so no node can attach it", remedy, ProblemCause.NOT_REPORTED)
-    all_copies = f"all its {len(copies)} copies" if len(copies) > 1 else "its only copy"
+    all_copies = {1: "its only copy", 2: "both its copies"}.get(len(copies), f"all its {len(copies)} copies")
     failed = f"{called}: {all_copies} ({names(nodes)}) failed{_since(copies, cluster)}, so no node can attach it"
     lost = [node for node in nodes if node_health.silence_now(node, cluster)]
     if lost:
