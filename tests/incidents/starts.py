@@ -254,7 +254,7 @@ def volume_without_copies() -> Incident:
     items += with_longhorn("web", replica("w1", 141), replica("w2", 141))
     facts = (
         r"could start on +no node",
-        r"Longhorn volume pvc-vms-web of claim web is faulted: all its 2 copies \(w1, w2\) failed 2 h 21 ago",
+        r"Longhorn volume pvc-vms-web of claim web is faulted: both its copies \(w1, w2\) failed 2 h 21 ago",
         r"This does not end by itself",
         r"then salvage the volume in Longhorn with its newest copy, or restore a backup",
     )

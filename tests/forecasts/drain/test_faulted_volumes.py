@@ -20,7 +20,7 @@ def test_all_copies_have_failed():
     found = waiting(replica("w1", failed=141), replica("w2", failed=150))
 
     assert found.reason == (
-        f"Longhorn volume {FAULTED} of claim web is faulted: all its 2 copies (w1, w2) failed 2 h 21 ago, so no node can "
+        f"Longhorn volume {FAULTED} of claim web is faulted: both its copies (w1, w2) failed 2 h 21 ago, so no node can "
         "attach it. This does not end by itself"
     )
     assert found.remedy.startswith(
