@@ -168,7 +168,7 @@ def cost(live, watch, change):
     return watch._judgements.computed - before
 
 
-def test_a_change_costs_the_same_in_a_larger_cluster(live, watch):
+def test_a_change_costs_no_more_in_a_larger_cluster(live, watch):
     def costs():
         heartbeat = {"annotations": {"kubevirt.io/heartbeat": "2027-03-01T11:59:50Z"}}
         yield cost(live, watch, lambda: live.stores[VM].upsert(vm("db", running=True)))
@@ -181,7 +181,7 @@ def test_a_change_costs_the_same_in_a_larger_cluster(live, watch):
         live.stores[VM].upsert(vm(f"vm{number}"))
         live.stores[NODE].upsert({"metadata": {"name": f"other{number}"}})
     watch.look()
-    assert list(costs()) == small
+    assert all(here <= there for here, there in zip(costs(), small, strict=True))
     assert small[0] > 0
     assert small[2:] == [0, 0]
 

@@ -243,7 +243,7 @@ def _running(case: Case) -> Ruling:
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
     if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
         return Ruling(StateEffect.WAITS, reason)
-    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(case.vmi, settings))
+    return Ruling(StateEffect.UNKNOWN, reason, typed(load_remedy(case.vmi, settings), _describe(case.vmi)))
 
 
 def _end(case: Case) -> str:
