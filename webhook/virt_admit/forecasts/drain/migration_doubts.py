@@ -53,9 +53,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
     node = candidates.scheduler(cluster).state.nodes.get(here)
     if node is not None and node.labels.get(SCHEDULABLE) == "false":
         lost = node_health.silence_now(here, cluster)
-        awaited = (awaited_return.wait(here, cluster) or "repair or fence its node") if lost else ""
-        remedy = awaited or "wait for virt-handler, which sends the VM's memory, or repair it"
-        return Problem(f"virt-handler on {here} is not ready", remedy)
+        wait = "wait for virt-handler, which sends the VM's memory, or repair it"
+        return Problem(f"virt-handler on {here} is not ready", awaited_return.advice(here, cluster) if lost else wait)
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
     if evicted and attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):

@@ -183,19 +183,15 @@ def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
     node = find(cluster, NODE, "", name)
     if node is not None and node_health.silence_now(name, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
-        yield Blocker(NODE.kind, "", name, reason, _fence(name, cluster), now=True, cause=ProblemCause.NODE_SILENT)
+        remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
+        yield Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
     elif node is not None and node_health.cannot_end_pods(node):
         reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
-        yield Blocker(NODE.kind, "", name, reason, _FENCE, now=True, cause=ProblemCause.NODE_CANNOT_END_PODS)
+        cause = ProblemCause.NODE_CANNOT_END_PODS
+        yield Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
 
 
-_FENCE: Final = "Repair or fence the node."
-
-
-def _fence(node: str, cluster: Cluster) -> str:
-    """Return what to do about a node that does not report: nothing yet, if something is about to bring it back."""
-    awaited = awaited_return.wait(node, cluster)
-    return sentence(awaited) if awaited else _FENCE
+_FENCE: Final = "repair or fence the node"
 
 
 def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
@@ -316,7 +312,8 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
     elif silent:
         node = pod.at("spec", "nodeName").text or ""
-        why, remedy = "the kubelet of its node does not report", _fence(node, cluster)
+        why = "the kubelet of its node does not report"
+        remedy = sentence(awaited_return.advice(node, cluster, _FENCE))
     else:
         why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
     reason = f"{since}, but {why}"

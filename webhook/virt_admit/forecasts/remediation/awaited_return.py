@@ -38,10 +38,10 @@ def _update(node: str, cluster: Cluster) -> str:
     return f"{found.kind} {found.name}, whose update reboots it since {duration(lasts)}"
 
 
-def wait(node: str, cluster: Cluster) -> str:
-    """Return the advice to wait for what brings a node back, and what comes after that; empty: nothing does."""
+def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
+    """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
     by = _update(node, cluster) or next(_remediations(node, cluster), "")
-    return f"wait for {by}; repair or fence it if it does not come back" if by else ""
+    return f"wait for {by}; repair or fence it if it does not come back" if by else otherwise
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:

@@ -47,10 +47,10 @@ def check(node: Object, context: Context) -> Findings:
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
     vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
     what = f"{vms} cannot migrate, and a drain never completes" if vms else "no pod of it is seen to end"
-    awaited = awaited_return.wait(node.name, context.cluster)
+    advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     yield Finding(
         node.condition("Ready")["status"].path,
-        f"this node does not report ({silence}): {what}. {sentence(awaited or 'repair the node, or fence it')}",
+        f"this node does not report ({silence}): {what}. {sentence(advice)}",
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
     )

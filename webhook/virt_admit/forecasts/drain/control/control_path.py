@@ -264,8 +264,8 @@ def _handler(cluster: Cluster, node: str) -> Component | None:
     """Return the virt-handler of the node, which sends the memory of its VMs; None: it works, or is not known."""
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     lost = node_health.silence_now(node, cluster)
-    awaited = sentence(awaited_return.wait(node, cluster) or "repair or fence its node") if lost else ""
-    remedy = awaited or "Wait for virt-handler, which sends the VM's memory, or repair it."
+    wait = "wait for virt-handler, which sends the VM's memory, or repair it"
+    remedy = sentence(awaited_return.advice(node, cluster) if lost else wait)
     return Component(HANDLER, False, reason, remedy) if reason else None
 
 

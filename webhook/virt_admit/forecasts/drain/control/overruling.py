@@ -73,13 +73,13 @@ def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
 
 def _silent(node: Object, cluster: Cluster) -> Problem | None:
     """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
-    remedy = awaited_return.wait(node.name, cluster) or "repair or fence its node"
     if node_health.silence_now(node.name, cluster):
-        return Problem("its node does not report: it cannot migrate", remedy, ProblemCause.NODE_SILENT).about(node)
-    if node_health.cannot_end_pods(node):
+        reason = "its node does not report: it cannot migrate"
+    elif node_health.cannot_end_pods(node):
         reason = f"the kubelet of its node cannot end pods ({node_health.unready(node)})"
-        return Problem(reason, remedy, ProblemCause.NODE_SILENT).about(node)
-    return None
+    else:
+        return None
+    return Problem(reason, awaited_return.advice(node.name, cluster), ProblemCause.NODE_SILENT).about(node)
 
 
 def _unready(node: Object) -> Iterator[str]:
