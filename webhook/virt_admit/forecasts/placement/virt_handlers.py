@@ -44,7 +44,7 @@ def problem(cluster: Cluster, node: str) -> str:
             "; ", ", "
         )  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
-    age = _silent_for(cluster, node)
+    age = _silent_for(find(cluster, NODE, "", node), cluster)
     if age is not None and age > _BEATS_WITHIN:
         return f"{BROKEN}{node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
     return ""
@@ -55,17 +55,17 @@ def outlives_kubelet(cluster: Cluster, node: str) -> bool:
 
     Its heartbeat is younger than the end of the node's condition Ready, and not older than five minutes.
     """
-    age, found = _silent_for(cluster, node), find(cluster, NODE, "", node)
+    found = find(cluster, NODE, "", node)
+    age = _silent_for(found, cluster)
     if age is None or age > _BEATS_WITHIN or found is None:
         return False
     lost = clock.since(found.condition("Ready")["lastTransitionTime"].text, cluster)
     return bool(node_health.silence(found, cluster)) and lost is not None and age < lost
 
 
-def _silent_for(cluster: Cluster, node: str) -> datetime.timedelta | None:
+def _silent_for(node: Object | None, cluster: Cluster) -> datetime.timedelta | None:
     """Return how long ago the virt-handler of a node sent its last heartbeat; None: not known."""
-    found = find(cluster, NODE, "", node)
-    return clock.since(found.annotations.get(_HEARTBEAT), cluster) if found is not None else None
+    return clock.since(node.annotations.get(_HEARTBEAT), cluster) if node is not None else None
 
 
 def pod(cluster: Cluster, node: str) -> Object | None:

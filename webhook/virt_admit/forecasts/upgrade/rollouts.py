@@ -216,7 +216,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
     if driver is Driver.MACHINE_CONFIG and waiting:
-        yield from filter(None, (_release(cluster).doubt,))
+        yield from filter(None, (cluster.cached(_release).doubt,))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     if driver is Driver.CLUSTER_API:
         yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
@@ -263,7 +263,7 @@ def _machine_config(
     every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Iterator[Pool]:
     known = cluster.known(MACHINE_CONFIG_POOL)
-    held = pool_obstacles.of_release(_release(cluster))
+    held = pool_obstacles.of_release(cluster.cached(_release))
     if held is not None:  # once, also where each pool has an obstacle of its own
         yield Pool("ClusterVersion", (), 1, held)
     for pool, own in machine_pools.members(known, every):
@@ -286,7 +286,7 @@ def _release(cluster: Cluster) -> ClusterUpdate:
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than one that selects them."""
     if driver is Driver.MACHINE_CONFIG:
-        yield from _release(cluster).notes
+        yield from cluster.cached(_release).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
 
