@@ -88,9 +88,14 @@ def unknown(word: object, known: Sequence[str], suggestion: str | None, *, newer
     return f"{show(word)} is not a known value, so KubeVirt {rejects} it. Write {write}."
 
 
+def capital(text: str) -> str:
+    """Return the text with a capital first letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def sentence(text: str) -> str:
     """Return the text with a capital first letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capital(text)}."
 
 
 _MOST_EDITS: Final = 2

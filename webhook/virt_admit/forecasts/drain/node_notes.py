@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
     VOLUME_ATTACHMENT,
 )
+from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
@@ -91,22 +92,16 @@ def _unavailable(cluster: Cluster) -> Sequence[str]:
     ]
 
 
-_PRESSURES: Final = {
-    "DiskPressure": "Free disk space on it: images, logs, container storage.",
-    "MemoryPressure": "Free memory on it: what runs outside of VMs.",
-    "PIDPressure": "End the processes on it that are too many.",
-}
-"""Conditions of a node with which its kubelet ends pods (kubernetes/kubernetes:pkg/kubelet/eviction)."""
-
-
 def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which resource a node lacks. No drain ends it, and its VMs are not safe."""
-    for kind, remedy in _PRESSURES.items():
-        found = node.condition(kind)
+    for each in PRESSURES:
+        found = node.condition(each.condition)
         if found["status"].text == "True":
+            remedy = sentence(": ".join(filter(None, (each.remedy, each.what))))
+            has = f"This node has {each.condition}{_age(found['lastTransitionTime'].text, cluster)}"
             yield (
-                f"This node has {kind}{_age(found['lastTransitionTime'].text, cluster)}: no new pod starts on it, and its "
-                f"kubelet may end its pods, VMs among them, without a migration and without regard to budgets. {remedy}"
+                f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among them, without a "
+                f"migration and without regard to budgets. {remedy}"
             )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import pod_budgets
+from virt_admit.forecasts.drain.budgets import eviction_policy, pod_budgets
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage.loss import Loss
@@ -38,8 +38,6 @@ _UNDRAINED: Final = {
     CAPI_MACHINE: "machine.cluster.x-k8s.io/exclude-node-draining",
 }
 """The annotation of a Machine whose node is not drained."""
-_SKIPPED: Final = "cluster.x-k8s.io/drain"
-"""The label of pods that Cluster API does not evict, with the value ``skip``."""
 TOLERATED: Final = 300
 """Seconds that a pod without its own toleration stays on an unreachable node (defaulttolerationseconds)."""
 _GRACE: Final = 30
@@ -282,14 +280,14 @@ def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 def _evicted(node: str, loss: Loss) -> Iterator[Object]:
     for pod in entry(loss.cluster, pod_evictions.by_node, node) or ():
-        if pod_evictions.is_evicted(pod) and pod.labels.get(_SKIPPED, "").lower() != "skip":
+        if pod_evictions.is_evicted(pod) and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip":
             yield pod
 
 
 def _goes_unhealthy(pod: Object, loss: Loss) -> bool:
     """Return whether its budget lets a pod go once it is not ready, as all pods of a lost node are."""
     budgets = pod_budgets.selecting(pod, loss.cluster)
-    return len(budgets) == 1 and budgets[0].at("spec", "unhealthyPodEvictionPolicy").text == "AlwaysAllow"
+    return len(budgets) == 1 and eviction_policy.is_always(budgets[0])
 
 
 def _held(pod: Object, loss: Loss) -> HeldPod | None:

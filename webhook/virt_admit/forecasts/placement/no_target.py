@@ -12,6 +12,7 @@ from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
+from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
@@ -27,16 +28,8 @@ NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
 _UNSERVED: Final = "virt-handler is not serving it"
 _MOMENT: Final = frozenset(("cordoned", "not Ready", _UNSERVED))
-_PRESSURE: Final[Mapping[str, tuple[str, str]]] = {
-    "taint node.kubernetes.io/disk-pressure": (
-        "disk pressure",
-        "free disk space on it (images, logs, container storage)",
-    ),
-    "taint node.kubernetes.io/memory-pressure": ("memory pressure", "free memory on it (what runs outside of VMs)"),
-    "taint node.kubernetes.io/pid-pressure": ("too many processes", "end the processes on it that are too many"),
-}
-"""Taints of a kubelet that lacks something (kubernetes/kubernetes:pkg/controller/nodelifecycle), each in words and what
-helps. It is removed when that ends."""
+_PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
+"""The pressures by the refusal of a node that has one."""
 
 
 def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
@@ -225,9 +218,10 @@ def _pressed(refusals: Mapping[str, str]) -> Problem | None:
     """Return that the only nodes which could take a VM lack disk space, memory or processes; None: there are others."""
     if not all(why in _PRESSURE for why in refusals.values()):
         return None
-    each = names(f"{name} ({_PRESSURE[why][0]})" for name, why in refusals.items())
+    each = names(f"{name} ({_PRESSURE[why].words})" for name, why in refusals.items())
     node, why = next(iter(refusals.items()))
-    remedy = _PRESSURE[why][1].replace(" it", f" {node}", 1)
+    pressure = _PRESSURE[why]
+    remedy = pressure.remedy.replace(" it", f" {node}", 1) + (f" ({pressure.what})" if pressure.what else "")
     command = shell("kubectl", "describe", "node", argument(node))
     return Problem(f"no node that could take it is ready: {each}", remedy, ProblemCause.NO_TARGET, command=command)
 

@@ -7,6 +7,7 @@ Events are only in snapshots that hold them. Sources: kubernetes/kubernetes:pkg/
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -16,7 +17,7 @@ from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut_middle
 
@@ -86,6 +87,13 @@ def remedy(pod: Object, cluster: Cluster) -> str:
         if driver:
             return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
     return typed("remove that cause", kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
+    """Yield how containers of a pod ended, the present state of each before the last one, with the container's name."""
+    for status in pod.at("status", "containerStatuses").items():
+        for state in ("state", "lastState"):
+            yield status["name"].text or "?", status.at(state, "terminated")
 
 
 def _network_plugin(plugin: str, node: str, cluster: Cluster) -> str:

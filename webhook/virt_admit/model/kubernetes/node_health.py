@@ -1,9 +1,9 @@
-"""Whether a Node reports, and what its condition Ready says."""
+"""Whether a Node reports, what its condition Ready says, and what it may lack."""
 
 from __future__ import annotations
 
 import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep
@@ -85,3 +85,40 @@ def cannot_end_pods(node: Object) -> bool:
     """Return whether a Node whose condition Ready is False says that its kubelet cannot end pods."""
     ready = node.condition("Ready")
     return ready["status"].text == "False" and any(part in (ready["message"].text or "") for part in _BROKEN)
+
+
+class NodePressure(NamedTuple):
+    """One resource that a node lacks (kubernetes/kubernetes:pkg/kubelet/eviction, :pkg/controller/nodelifecycle)."""
+
+    condition: str
+    taint: str
+    """Its key. The node controller removes it when the condition ends."""
+    words: str
+    remedy: str
+    what: str
+    """What the remedy is about; empty: the remedy says it."""
+
+
+PRESSURES: Final = (
+    NodePressure(
+        "DiskPressure",
+        "node.kubernetes.io/disk-pressure",
+        "disk pressure",
+        "free disk space on it",
+        "images, logs, container storage",
+    ),
+    NodePressure(
+        "MemoryPressure",
+        "node.kubernetes.io/memory-pressure",
+        "memory pressure",
+        "free memory on it",
+        "what runs outside of VMs",
+    ),
+    NodePressure(
+        "PIDPressure",
+        "node.kubernetes.io/pid-pressure",
+        "too many processes",
+        "end the processes on it that are too many",
+        "",
+    ),
+)

@@ -41,11 +41,16 @@ class Claim:
     exclusive: bool = False
     """Whether one pod in the cluster may use it (``ReadWriteOncePod``)."""
 
+    @property
+    def place(self) -> VolumePlace | None:
+        """Where alone the volume can be used, by nodes before zones; None: anywhere, or it cannot be said shortly."""
+        return _place(self.node_affinity, self.zones)
+
     def refusal(self, node: str, labels: Mapping[str, Any]) -> str:
         """Return why a node cannot mount the volume, in words; empty if it can."""
         if self.node_affinity is not None and not self.node_affinity.matches(node, labels):
-            place = place_of(self.node_affinity, self.zones)
-            return f"volume of claim {self.name} is {f'{place.words} alone' if place is not None else 'not reachable'}"
+            where = f"{self.place.words} alone" if self.place is not None else "not reachable"
+            return f"volume of claim {self.name} is {where}"
         if any(key in labels for key in _ZONE_KEYS):
             for key, values in self.zones:
                 if labels.get(key, labels.get(_ZONE_KEYS[key])) not in values:
@@ -70,8 +75,7 @@ _MOST_PLACES: Final = 3
 
 
 @functools.lru_cache(maxsize=4096)
-def place_of(affinity: NodeSelector | None, zones: tuple[tuple[str, frozenset[str]], ...] = ()) -> VolumePlace | None:
-    """Return where alone a volume can be used, by nodes before zones; None: anywhere, or it cannot be said shortly."""
+def _place(affinity: NodeSelector | None, zones: tuple[tuple[str, frozenset[str]], ...]) -> VolumePlace | None:
     terms = affinity.terms if affinity is not None else ()
     keys = {requirement.key for term in terms for requirement in term.labels}
     found = dict(zones)

@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import capital, count, names
 from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.reports.drain.report import verdict
@@ -97,7 +97,7 @@ def _tiles(plan: Plan) -> Iterator[Tile]:
 def _verdict(plan: Plan) -> PageVerdict:
     found = verdict(plan)
     level = {False: BAD, None: UNKNOWN, True: SEVERE if found.costs else GOOD}[found.answer]
-    return PageVerdict(level, found.word, found.sentence[:1].upper() + found.sentence[1:])
+    return PageVerdict(level, found.word, capital(found.sentence))
 
 
 def vm_causes(plan: Plan) -> Iterator[PageCause]:

@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import capital, count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
@@ -163,7 +163,7 @@ def _whole(result: Plan) -> Iterator[str]:
         yield f"No health check can remediate {nodes} with VMs, which would not restart after a loss: {names(result.uncovered)}"
     answer = verdict(result)
     if result.held and answer.answer is not False:
-        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {answer.sentence[:1].upper()}{answer.sentence[1:]}"
+        yield f"Can the cluster be upgraded today? No: {names(result.held)}. {capital(answer.sentence)}"
     else:
         yield f"Can the cluster be upgraded today? {answer}"
 

@@ -7,17 +7,16 @@ kubernetes/kubernetes:pkg/registry/core/pod/storage/eviction.go#Create.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import operator_budgets
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 
 FIELD: Final = "unhealthyPodEvictionPolicy"
 ALWAYS: Final = "AlwaysAllow"
-_SINCE: Final = (1, 27)
-_RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)")
+_SINCE: Final = Version(1, 27)
 _MANAGED: Final = "app.kubernetes.io/managed-by"
 
 
@@ -26,7 +25,12 @@ def lets_go(pod: Object, budget: Object) -> bool:
     if not is_unready(pod):
         return False
     healthy, desired = (budget.at("status", key).integer or 0 for key in ("currentHealthy", "desiredHealthy"))
-    return budget.at("spec", FIELD).text == ALWAYS or (desired > 0 and healthy >= desired)
+    return is_always(budget) or (desired > 0 and healthy >= desired)
+
+
+def is_always(budget: Object) -> bool:
+    """Return whether a budget lets pods go that are not ready, whatever it counts."""
+    return budget.at("spec", FIELD).text == ALWAYS
 
 
 def is_unready(pod: Object) -> bool:
@@ -49,5 +53,5 @@ def is_owned(budget: Object) -> bool:
 
 def may_exist(cluster: Cluster) -> bool:
     """Return whether this release of Kubernetes has the policy, as far as it is known."""
-    found = _RELEASE.match(cluster.server_version or "")
-    return found is None or (int(found[1]), int(found[2])) >= _SINCE
+    release = parse_version(cluster.server_version)
+    return release is None or release >= _SINCE

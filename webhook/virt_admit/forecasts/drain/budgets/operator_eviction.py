@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes import selectors
+from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -73,8 +73,7 @@ class PodEviction:
     @property
     def selected(self) -> Iterator[Object]:
         """The pods that the budget selects. Raises Unseen after those that are known."""
-        selector = selectors.parse(self.budget.at("spec", "selector").value)
-        return (pod for pod in self.pods if selector.matches(pod.labels))
+        return pod_budgets.selected(self.budget, self.pods)
 
 
 def selected_labels(budget: Object) -> dict[str, str]:

@@ -5,7 +5,7 @@ Source: k8s.io/kubernetes pkg/controller/disruption/disruption.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry, gather
@@ -104,6 +104,11 @@ def _expected(budget: Object, cluster: Cluster) -> int:
     expected = budget.at("status", "expectedPods").integer
     if expected is not None:
         return expected
+    pods, unseen = gather(selected(budget, cluster.list(POD, budget.namespace)))
+    return 0 if unseen else sum(not pod.deleted for pod in pods)
+
+
+def selected(budget: Object, pods: Iterable[Object]) -> Iterator[Object]:
+    """Yield those of the pods in the namespace of a budget that it selects. Raises what ``pods`` raises."""
     selector = selectors.parse(budget.at("spec", "selector").value)
-    pods, unseen = gather(cluster.list(POD, budget.namespace))
-    return 0 if unseen else sum(selector.matches(pod.labels) for pod in pods if not pod.deleted)
+    return (pod for pod in pods if selector.matches(pod.labels))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -87,9 +87,8 @@ def _describe(pod: Object) -> str:
 
 
 def _unhealthy(pod: Object, budget: Object, cluster: Cluster) -> Iterator[Object]:
-    selector = selectors.parse(budget.at("spec", "selector").value)
-    for each in cluster.known(POD, budget.namespace):
-        if each.name != pod.name and selector.matches(each.labels) and _is_unhealthy(each):
+    for each in pod_budgets.selected(budget, cluster.known(POD, budget.namespace)):
+        if each.name != pod.name and _is_unhealthy(each):
             yield each
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
@@ -41,12 +42,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
 
 def _killed(pod: Object) -> tuple[str, int] | None:
     """Return the container that was ended for its memory, with its exit code."""
-    for status in pod.at("status", "containerStatuses").items():
-        for state in ("state", "lastState"):
-            ended = status.at(state, "terminated")
-            if ended["reason"].text == _KILLED:
-                return status["name"].text or "?", ended["exitCode"].integer or 137
-    return None
+    killed = ((name, ended) for name, ended in pod_starts.terminations(pod) if ended["reason"].text == _KILLED)
+    return next(((name, ended["exitCode"].integer or 137) for name, ended in killed), None)
 
 
 def _limit(pod: Object, container: str) -> int:

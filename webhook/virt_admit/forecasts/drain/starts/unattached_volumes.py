@@ -73,13 +73,11 @@ def _out_of_reach(vmi: Object, volume: str, claim: str, node: str, cluster: Clus
         return None
     if here is None or not found.refusal(here.name, here.labels):
         return None
-    place = volumes.place_of(found.node_affinity, found.zones)
-    where = f"claim {claim} is {place.words} alone" if place is not None else f"{node} does not reach claim {claim}"
-    key, _, value = place.label.partition("=") if place is not None else ("", "", "")
-    label = f"{HOSTNAME}={value}" if place is not None and place.is_node else f"{key}={value}"
-    there = (
-        f"restart the VM {place.words} (node selector {label})" if place is not None else "restart it on another node"
-    )
+    where, there = f"{node} does not reach claim {claim}", "restart it on another node"
+    if (place := found.place) is not None:
+        label = f"{HOSTNAME}={place.label.partition('=')[2]}" if place.is_node else place.label
+        where = f"claim {claim} is {place.words} alone"
+        there = f"restart the VM {place.words} (node selector {label})"
     unplug = shell(
         "virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", "-n", vms.namespace_of(vmi)
     )

@@ -153,12 +153,10 @@ def _claims(pod: Object) -> Iterator[str]:
 
 def _failure(pod: Object, cluster: Cluster) -> str:
     """Return why a pod of CDI fails: what it said at its end tells more than that it is restarted."""
-    for status in pod.at("status", "containerStatuses").items():
-        for state in ("state", "lastState"):
-            ended = status.at(state, "terminated")
-            if ended["exitCode"].integer:
-                words = " ".join((ended["message"].text or ended["reason"].text or "").split())
-                return cut_middle(words or f"exit code {ended['exitCode'].integer}", _LONGEST)
+    for _, ended in pod_starts.terminations(pod):
+        if code := ended["exitCode"].integer:
+            words = " ".join((ended["message"].text or ended["reason"].text or "").split())
+            return cut_middle(words or f"exit code {code}", _LONGEST)
     return pod_starts.failure(pod, cluster) or _unschedulable([pod])
 
 

@@ -86,10 +86,9 @@ def _is_of_volume(cause: str) -> bool:
 
 def _place(namespace: str, claim: str, cluster: Cluster) -> VolumePlace | None:
     try:
-        found = volumes.claim(cluster, namespace, claim)
+        return volumes.claim(cluster, namespace, claim).place
     except Unseen:
         return None
-    return volumes.place_of(found.node_affinity, found.zones)
 
 
 def way(place: VolumePlace, there: Collection[str] = ()) -> str:

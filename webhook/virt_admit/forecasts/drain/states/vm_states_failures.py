@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
-from virt_admit.model.messages import count, cut_middle, names
+from virt_admit.model.messages import count, cut_middle, names, sentence
 from virt_admit.model.problems import Problem, ProblemCause
 
 
@@ -239,5 +239,4 @@ def long_migrations(moving: list[Object], cluster: Cluster) -> Iterator[str]:
     if found:
         _, vmi = max(found, key=lambda each: (each[0], each[1].full_name))
         more = f" The same holds for {count(len(found) - 1, 'more VM')}." if len(found) > 1 else ""
-        text = long_migration(vmi, cluster)
-        yield f"{text[:1].upper()}{text[1:]}.{more}"
+        yield f"{sentence(long_migration(vmi, cluster))}{more}"

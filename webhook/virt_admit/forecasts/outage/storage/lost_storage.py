@@ -12,7 +12,6 @@ from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.volumes import Claim
 
@@ -40,7 +39,7 @@ def elsewhere(pod: Pod, loss: Loss) -> str:
             claim = loss.scheduler.volumes.claim(pod.namespace, name)
         except Unseen:
             continue
-        place = volumes.place_of(claim.node_affinity, claim.zones)
+        place = claim.place
         if place is not None and _reaches_none(claim, loss):
             another = "" if place.is_node else f"add another node {place.words} ({place.label}), or "
             return f"{another}move its disk to storage that other nodes reach"

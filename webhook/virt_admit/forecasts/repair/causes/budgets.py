@@ -28,7 +28,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     StepCheck,
     TakesEffect,
 )
-from virt_admit.model.kubernetes import clock, kinds, selectors
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
@@ -46,7 +46,8 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     budget = cluster.get(problem.subject.kind, problem.subject.namespace, problem.subject.name)
     if budget is None or eviction_policy.is_owned(budget):
         return problem.remedy or "its owner decides"
-    selected = sorted(_selected(budget, cluster), key=lambda pod: pod.name)
+    every = pod_budgets.selected(budget, cluster.known(POD, budget.namespace))
+    selected = sorted((pod for pod in every if not pod.deleted), key=lambda pod: pod.name)
     here = [pod for pod in selected if pod.at("spec", "nodeName").text in problem.nodes and _is_asked(pod)]
     unready = [pod for pod in here if eviction_policy.is_unready(pod)]
     if unready:
@@ -54,11 +55,6 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     if not pod_budgets.never_allows(budget, cluster):
         return problem.remedy or "wait until its pods are healthy, or repair them"
     return _more_pods(problem, budget, selected, cluster)
-
-
-def _selected(budget: Object, cluster: Cluster) -> Iterator[Object]:
-    selector = selectors.parse(budget.at("spec", "selector").value)
-    return (pod for pod in cluster.known(POD, budget.namespace) if selector.matches(pod.labels) and not pod.deleted)
 
 
 def _is_asked(pod: Object) -> bool:
