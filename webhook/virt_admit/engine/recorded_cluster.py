@@ -2,7 +2,8 @@
 
 A value is computed through a view of its own, which records the look-ups. Values that are made of other values record
 that instead, so a value that is computed again and stays the same ends the chain (Mokhov, Mitchell and Peyton Jones,
-"Build Systems à la Carte", 2018: verifying traces with early cutoff).
+"Build Systems à la Carte", 2018: early cutoff). What a value rests on is never gone through as a whole: a change marks
+what is above it, and a value that became another one marks those that used it, so the cost follows the change.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class NamedCluster(Cluster, Protocol):
 class _Value:
     """A computed value, and what it was computed from."""
 
-    __slots__ = ("changed", "checked", "compute", "error", "key", "reads", "uses", "value")
+    __slots__ = ("compute", "error", "key", "reads", "uses", "value")
 
     def __init__(self, key: Hashable, compute: Callable[[Cluster], Any]) -> None:
         self.key, self.compute = key, compute
@@ -65,12 +66,8 @@ class _Value:
         self.error: Exception | None = None
         """What the computation raised instead."""
         self.reads: set[Read] = set()
-        self.uses: dict[Hashable, None] = {}
-        """The keys of other values, in the order of their first use."""
-        self.changed = 0
-        """The round in which the value became what it is."""
-        self.checked = 0
-        """The last round in which everything that it read was the same."""
+        self.uses: dict[Hashable, int] = {}
+        """The keys of other values, numbered in the order of their first use."""
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -85,14 +82,13 @@ class RecordedCluster:
         self.cluster = cluster
         self._server_version = cluster.server_version
         self._versions = {function: (version, object()) for function, version in versions.items()}
-        self._round = 1
         self._values: dict[Hashable, _Value] = {}
         self._readers: dict[Read, set[Hashable]] = {}
         self._users: dict[Hashable, set[Hashable]] = {}
         self._stale: set[Hashable] = set()
-        """Values that read something that changed."""
-        self._suspect: set[Hashable] = set()
-        """Values that use a stale value, maybe over others."""
+        """Values that read something that changed, or used a value that became another one."""
+        self._due: set[Hashable] = set()
+        """These, and all that use them, maybe over others. What uses a value that is due is due itself."""
         self._left: set[Hashable] = set()
         """Values that another value used and that none used when it was left."""
         self._objects: WeakValueDictionary[tuple[Kind, str, str], Object] = WeakValueDictionary()
@@ -114,7 +110,7 @@ class RecordedCluster:
     @property
     def due(self) -> frozenset[Hashable]:
         """The keys of values that may have to be computed again."""
-        return frozenset(self._stale | self._suspect)
+        return frozenset(self._due)
 
     def change(
         self, objects: Iterable[tuple[Kind, str, str]], reads: Iterable[Read], kinds: Collection[Kind] = ()
@@ -130,25 +126,28 @@ class RecordedCluster:
             Whether any value may have to be computed again that had not to be before.
         """
         self._forget_unused()
-        before = len(self._stale) + len(self._suspect)
-        self._round += 1
+        before = len(self._stale), len(self._due)
         changed = set(reads)
         if kinds:
             changed.update(read for read in self._readers if isinstance(read, tuple) and read[0] in kinds)
         for read in changed:
-            self._stale |= self._readers.get(read, set())
+            self._mark(self._readers.get(read, ()))
         self._forget_objects(objects, kinds)
         if self._server_version != self.cluster.server_version:
             self._server_version = self.cluster.server_version
-            self._stale |= self._readers.get(Ambient.SERVER_VERSION, set())
-        self._stale.update(function for function in self._versions if self._has_other_version(function))
-        pending = list(self._stale)
+            self._mark(self._readers.get(Ambient.SERVER_VERSION, ()))
+        self._mark(function for function in self._versions if self._has_other_version(function))
+        return (len(self._stale), len(self._due)) > before
+
+    def _mark(self, stale: Iterable[Hashable]) -> None:
+        """Note that values have to be computed again, and that what uses them may have to be."""
+        pending = list(stale)
+        self._stale.update(pending)
         while pending:
-            for user in self._users.get(pending.pop(), ()):
-                if user not in self._suspect:
-                    self._suspect.add(user)
-                    pending.append(user)
-        return len(self._stale) + len(self._suspect) > before
+            key = pending.pop()
+            if key not in self._due:
+                self._due.add(key)
+                pending += self._users.get(key, ())
 
     def _forget_unused(self) -> None:
         """Drop values that were left and that none has used since, and what they alone used."""
@@ -207,39 +206,43 @@ class RecordedCluster:
         return value
 
     def forget(self, key: Hashable) -> None:
-        """Drop a value that is not needed again."""
+        """Drop a value that is not needed again. What used it nevertheless is computed again."""
+        self._drop(key)
+        self._mark(self._users.get(key, ()))
+
+    def _drop(self, key: Hashable) -> None:
         value = self._values.pop(key, None)
         if value is not None:
             _unlink(self._readers, value.reads, key)
             self._left.update(_unlink(self._users, value.uses, key))
         self._stale.discard(key)
-        self._suspect.discard(key)
+        self._due.discard(key)
 
     def _current(self, key: Hashable, compute: Callable[[Cluster], Any]) -> _Value:
         value = self._values.get(key)
-        if value is None or key in self._stale or (key in self._suspect and not self._holds(value)):
+        if value is None or (key in self._due and not self._holds(value)):
             return self._compute(key, compute)
-        self._suspect.discard(key)
+        self._due.discard(key)
         return value
 
     def _holds(self, value: _Value) -> bool:
-        """Return whether all values that this one uses are what they were."""
-        for key in tuple(value.uses):
-            used = self._values.get(key)
-            if used is None or self._current(key, used.compute).changed > value.checked:
-                return False
-        value.checked = self._round
-        return True
+        """Return whether what this value read, and all values that it uses, are what they were."""
+        for key in sorted(value.uses.keys() & self._due, key=value.uses.__getitem__):
+            if value.key in self._stale:
+                break
+            if key in self._due:
+                self._current(key, self._values[key].compute)
+        return value.key not in self._stale
 
     def _compute(self, key: Hashable, compute: Callable[[Cluster], Any]) -> _Value:
         before = self._values.get(key)
-        self.forget(key)
+        self._drop(key)
         value = self._values[key] = _Value(key, compute)
         self.computed += 1
-        value.changed = value.checked = self._round
         if compute in self._versions:
             self._has_other_version(compute)  # notes the version
             value.value = self.cluster.cached(compute)
+            self._mark(self._users.get(key, ()))
             return value
         try:
             value.value = computed(compute, RecordedView(self, value))
@@ -249,7 +252,9 @@ class RecordedCluster:
             self.forget(key)
             raise
         if before is not None and _same_outcome(before, value):
-            value.value, value.error, value.changed = before.value, before.error, before.changed
+            value.value, value.error = before.value, before.error
+        else:
+            self._mark(self._users.get(key, ()))
         return value
 
     def read(self, reader: _Value | None, read: Read) -> None:
@@ -263,7 +268,7 @@ class RecordedCluster:
         """Return a value that others use too, and record who does."""
         used = self._current(key, compute)
         if user is not None and key not in user.uses:
-            user.uses[key] = None
+            user.uses[key] = len(user.uses)
             if self._values.get(user.key) is user:
                 self._users.setdefault(key, set()).add(user.key)
         value: T = used.outcome()

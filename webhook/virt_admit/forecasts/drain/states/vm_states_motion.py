@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
-from virt_admit.model.kubernetes.cluster import Cluster, Entries, keeps, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Entries, each, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vms
@@ -55,20 +56,17 @@ _GROUPS: Final = {field.name: partial(_group, field.name) for field in fields(Mo
 
 
 def _motion(cluster: Cluster) -> Motion:
-    pods: dict[tuple[str, str], list[Object]] = {}
+    launchers: dict[tuple[str, str], list[_Launcher]] = {}
     targets: dict[str, Object] = {}
     attachments: dict[str, list[Object]] = {}
-    for pod in sorted(cluster.known(POD), key=_age):
-        kind = pod.labels.get("kubevirt.io")
-        if kind == "hotplug-disk":
-            for owner in pod.metadata["ownerReferences"].items():
-                attachments.setdefault(owner["uid"].text or "", []).append(pod)
-        elif kind == "virt-launcher":
-            pods.setdefault((vms.namespace_of(pod), vm_ledger.vmi_name(pod)), []).append(pod)
-            job = pod.labels.get(launcher_pod.MIGRATION_JOB)
-            if job:
-                targets[job] = pod
-    found = {(vms.namespace_of(vmi), vmi.name): vmi for vmi in cluster.known(VMI)}
+    for launcher in sorted(filter(None, each(cluster, POD, _launcher)), key=attrgetter("age")):
+        launchers.setdefault(launcher.vmi, []).append(launcher)
+        if launcher.job:
+            targets[launcher.job] = launcher.pod
+    for owners, pod in sorted(filter(None, each(cluster, POD, _attachment)), key=lambda found: _age(found[1])):
+        for owner in owners:
+            attachments.setdefault(owner, []).append(pod)
+    found = dict(each(cluster, VMI, _by_key))
     moving: list[tuple[str, str]] = []
     running: dict[str, list[tuple[str, str]]] = {}
     arriving: dict[str, list[Object]] = {}
@@ -87,12 +85,12 @@ def _motion(cluster: Cluster) -> Motion:
                 running.setdefault(node, []).append(key)
         if vmi is not None and (to := _arrives(vmi, migration, target)):
             arriving.setdefault(to, []).append(vmi)
-    for pod, vmi, older in _elsewhere(pods, found):
-        node, group = pod.at("spec", "nodeName").text or "", left if older else stranded
+    for node, vmi, older in _elsewhere(launchers, found):
+        group = left if older else stranded
         if vmi not in (*arriving.get(node, ()), *group.get(node, ())):
             group.setdefault(node, []).append(vmi)
     return Motion(
-        _frozen(pods),
+        {key: tuple(launcher.pod for launcher in some) for key, some in launchers.items()},
         targets,
         _frozen(attachments),
         tuple(sorted(moving)),
@@ -114,20 +112,54 @@ def _by_name(groups: Mapping[str, list[Object]]) -> dict[str, tuple[Object, ...]
     return {node: tuple(sorted(some, key=lambda vmi: vmi.full_name)) for node, some in groups.items()}
 
 
+class _Launcher(NamedTuple):
+    """What groups need of a launcher pod."""
+
+    age: tuple[str, str]
+    pod: Object
+    vmi: tuple[str, str]
+    job: str | None
+    """The uid of the migration of which it is the target."""
+    node: str | None
+    """Its node while it lives."""
+
+
+def _launcher(pod: Object) -> _Launcher | None:
+    labels = pod.labels
+    if labels.get("kubevirt.io") != "virt-launcher":
+        return None
+    vmi = vms.namespace_of(pod), vm_ledger.vmi_name(pod)
+    node = pod.at("spec", "nodeName").text if lives(pod) else None
+    return _Launcher(_age(pod), pod, vmi, labels.get(launcher_pod.MIGRATION_JOB), node)
+
+
+def _attachment(pod: Object) -> tuple[tuple[str, ...], Object] | None:
+    """Return the uids of the pods to which a pod attaches a volume, and itself."""
+    if pod.labels.get("kubevirt.io") != "hotplug-disk":
+        return None
+    return tuple(owner["uid"].text or "" for owner in pod.metadata["ownerReferences"].items()), pod
+
+
+def _by_key(vmi: Object) -> tuple[tuple[str, str], Object]:
+    return (vms.namespace_of(vmi), vmi.name), vmi
+
+
 def _elsewhere(
-    pods: Mapping[tuple[str, str], Sequence[Object]], found: Mapping[tuple[str, str], Object]
-) -> Iterator[tuple[Object, Object, bool]]:
-    """Yield each living pod on another node than that of its VMI, the VMI, and whether no pod there is older."""
-    for key, some in pods.items():
+    launchers: Mapping[tuple[str, str], Sequence[_Launcher]], found: Mapping[tuple[str, str], Object]
+) -> Iterator[tuple[str, Object, bool]]:
+    """Yield the other node of each living pod that is not on that of its VMI, the VMI, and whether no pod there is older."""
+    for key, some in launchers.items():
         vmi = found.get(key)
         here = vmi.at("status", "nodeName").text if vmi is not None else None
-        if vmi is None or not here or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        if vmi is None or not here or all(pod.node in (None, here) for pod in some):
             continue
-        living = [pod for pod in some if lives(pod) and is_of(pod, vmi) and pod.at("spec", "nodeName").text]
-        own = max((_age(pod)[0] for pod in living if pod.at("spec", "nodeName").text == here), default="")
+        if vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+            continue
+        living = [pod for pod in some if pod.node and is_of(pod.pod, vmi)]
+        own = max((pod.age[0] for pod in living if pod.node == here), default="")
         for pod in living:
-            if pod.at("spec", "nodeName").text != here:
-                yield pod, vmi, not own or _age(pod)[0] <= own
+            if pod.node and pod.node != here:
+                yield pod.node, vmi, not own or pod.age[0] <= own
 
 
 PENDING: Final = "Pending"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
+from virt_admit.model.kubernetes.cluster import Cluster, each
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import cpu_models, vmis
+from virt_admit.model.kubevirt.instances import cpu_models, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 
 READS: Final[Reads] = {
@@ -36,29 +36,26 @@ def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 
 def _vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
-    for model, name in filter(None, each(cluster, VM, _of_vm)):
-        found.setdefault(model, []).append(name)
-    for model, vmi in filter(None, each(cluster, VMI, _of_vmi)):
-        if not _has_vm(vmi, cluster):
-            found.setdefault(model, []).append(vmi.full_name)
+    seen = set()
+    for name, model in each(cluster, VM, _of_vm):
+        seen.add(name)
+        if model:
+            found.setdefault(model, []).append(name)
+    for name, model, vm in filter(None, each(cluster, VMI, _of_vmi)):
+        if vm not in seen:
+            found.setdefault(model, []).append(name)
     return {model: sorted(names) for model, names in found.items()}
 
 
-def _of_vm(vm: Object) -> tuple[str, str] | None:
-    model = vm.at("spec", "template", "spec", "domain", "cpu", "model").text
-    return (model, vm.full_name) if model else None
+def _of_vm(vm: Object) -> tuple[str, str | None]:
+    return vm.full_name, vm.at("spec", "template", "spec", "domain", "cpu", "model").text
 
 
-def _of_vmi(vmi: Object) -> tuple[str, Object] | None:
+def _of_vmi(vmi: Object) -> tuple[str, str, str] | None:
+    """Return name and model of a VMI that runs, and the name of its VM."""
     model = vmi.at("spec", "domain", "cpu", "model").text
-    return (model, vmi) if model and vmis.running(vmi) else None
-
-
-def _has_vm(vmi: Object, cluster: Cluster) -> bool:
-    try:
-        return vmis.owner_vm(vmi, cluster) is not None
-    except Unseen:
-        return False
+    owner = vmis.owner(vmi, "VirtualMachine")
+    return (vmi.full_name, model, f"{vms.namespace_of(vmi)}/{owner}") if model and vmis.running(vmi) else None
 
 
 def skipped_nodes(cluster: Cluster, model: str) -> Iterator[str]:
