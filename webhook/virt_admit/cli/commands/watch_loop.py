@@ -109,7 +109,7 @@ class _Forecasts:
     """The drains of all nodes, as of one moment."""
 
     plan: Plan
-    page: pages.Page
+    page: Callable[[], pages.Page]
     drains: tuple[OngoingDrain, ...]
     drain_seconds: Mapping[str, Range]
     """How long a drain of each node lasts from then, as far as it ends."""
@@ -262,7 +262,7 @@ class Watch(Collector):
 
     def _state(self, judged: _Judged, forecasts: _Forecasts) -> ClusterState:
         report, plan, unreadable = judged.report, forecasts.plan, self._frozen.unreadable
-        shown = (report, plan, forecasts.page, unreadable, judged.at, forecasts.drains, forecasts.drain_seconds)
+        drains = forecasts.drains, forecasts.drain_seconds
         return ClusterState(
             report=report,
             blockers={node.name: node.blockers for node in plan.nodes},
@@ -270,7 +270,7 @@ class Watch(Collector):
             bundles=webhook_bundles.expiry(judged.judgements.view),
             complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
-            page=partial(watch_page.page, *shown),
+            page=lambda: watch_page.page(report, plan, forecasts.page(), unreadable, judged.at, *drains),
             seconds=time.monotonic() - judged.started,
         )
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
 from virt_admit.model.kubernetes.kinds import HCO, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, vmis
@@ -124,7 +125,11 @@ def outdated(cluster: Cluster) -> Sequence[Object]:
 
 
 def _running(cluster: Cluster) -> Sequence[Object]:
-    return sorted(filter(vmis.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
+    return [vmi for _, vmi in sorted(filter(None, each(cluster, VMI, _named)), key=itemgetter(0))]
+
+
+def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
+    return ((vmi.namespace, vmi.name), vmi) if vmis.running(vmi) else None
 
 
 def _not_migratable(cluster: Cluster) -> Sequence[Object]:
