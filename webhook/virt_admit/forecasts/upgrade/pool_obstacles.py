@@ -18,7 +18,14 @@ from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, CAPI_MHC, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    CAPI_MHC,
+    MACHINE_DEPLOYMENT,
+    NODE,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
@@ -27,7 +34,7 @@ from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import bare_metal, check_scope, control_plane, machine_starts, machines
+from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines, start_limits
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.control_plane import RebootRisk
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -58,9 +65,8 @@ READS: Final[Reads] = union(
     control_plane.READS,
     node_health.READS,
     pod_evictions.READS,
-    bare_metal.READS,
-    machine_starts.SLOW_READS,
-    {CAPI_MHC: (), CAPI_CLUSTER: ()},
+    start_limits.READS,
+    {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
 
@@ -154,7 +160,7 @@ class _ShortStart(NamedTuple):
 
     obstacle: Obstacle
     certain: bool
-    """Whether every Machine of which it is known took longer than the check allows."""
+    """Whether every Machine of which it is known took longer than the check allows, or the check has acted on new ones."""
 
 
 def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
@@ -179,32 +185,24 @@ def _is_idle(watch: WatchedNodes, cluster: Cluster) -> bool:
 
 
 def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
-    allowed = check.known_startup_time()
-    if not allowed or allowed < 0:
-        return
     try:
-        slow = machine_starts.too_slow(check.obj, cluster)
-        metal = bare_metal.reason(check.obj, cluster) if allowed < bare_metal.ENOUGH else ""
+        short = start_limits.short_start(check.obj, cluster)
     except Unseen:  # of Machines or Nodes, without which nothing is known of the roll-out either
         return
-    if slow is None and not metal:
+    if short is None:
         return
-    enough = slow.enough if slow is not None else bare_metal.ENOUGH
-    took = (
-        f"Machines take up to {format_duration(slow.slowest)} here"
-        if slow is not None
-        else f"bare metal ({metal}) is slower"
-    )
     acts = "acts on" if check.template.present else "deletes"
+    sets = {each.name for each in cluster.known(CAPI_MACHINE_SET) if machine_pools.owner_key(each) == _key(deployment)}
+    undone = start_limits.undone(check.obj, sets, cluster)
     reason = (
-        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} that "
-        f"has no node after {format_duration(allowed)}, in a loop: {took}"
+        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} in a "
+        f"loop: {short.words}" + (f". It has done so with {names(undone)}" if undone else "")
     )
     remedy = typed(
-        f"Set its start-up time-out to {format_duration(enough)} or more", about("edit", check.obj, CAPI_MHC)
+        f"Set its start-up time-out to {format_duration(short.enough)} or more", about("edit", check.obj, CAPI_MHC)
     )
     found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))
-    yield _ShortStart(found, certain=slow is not None and slow.fastest > allowed)
+    yield _ShortStart(found, certain=short.certain or bool(undone))
 
 
 def _key(deployment: Object) -> tuple[str, str]:
