@@ -89,6 +89,8 @@ class Blocker:
     cause: str = ProblemCause.BLOCKED
     repeatable: bool = False
     """Whether a further drain passes: ``kubectl drain`` ends with an error, what updates nodes drains again."""
+    awaits: tuple[str, ...] = ()
+    """The nodes whose return ends it."""
 
     @property
     def id(self) -> ProblemId:
@@ -139,6 +141,8 @@ class PodEvictions:
     waits: tuple[Wait, ...] = ()
     unseen: tuple[str, ...] = ()
     """What could not be determined about budgets of operators and webhooks."""
+    passing: tuple[Blocker, ...] = ()
+    """What would block, but ends with the return of other nodes, which a roll-out brings back."""
 
     @property
     def lasting(self) -> tuple[Blocker, ...]:
@@ -353,7 +357,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return None
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
-        return Blocker(kind, namespace, name, answer.reason, answer.remedy, answer.way is Way.NOW, ProblemCause.BUDGET)
+        now, awaits = answer.way is Way.NOW, answer.awaits
+        return Blocker(kind, namespace, name, answer.reason, answer.remedy, now, ProblemCause.BUDGET, awaits=awaits)
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
         scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))

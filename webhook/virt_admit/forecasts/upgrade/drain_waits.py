@@ -8,7 +8,7 @@ package/upgrade/upgrade_node.sh#command_pre_drain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -44,6 +44,34 @@ def with_kept_pods(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
     return replace(
         plan, nodes=tuple(_with_kept(node, machines.get(node.name), cluster, rolled=rolled) for node in plan.nodes)
     )
+
+
+def without_awaited(plan: Plan, pools: Sequence[Pool]) -> Plan:
+    """Return the drains in which a guard that ends when nodes are back is a wait, if the roll-out brings those nodes back.
+
+    If something keeps such a node from coming back, that is the stop, not the guard of the others.
+    """
+    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do)
+    return replace(plan, nodes=tuple(_without_awaited(node, updated) for node in plan.nodes))
+
+
+def _without_awaited(node: NodePlan, updated: Collection[str]) -> NodePlan:
+    pods = node.pods
+    passing = [each for each in pods.blockers if each.awaits and all(name in updated for name in each.awaits)]
+    if not passing:
+        return node
+    left = tuple(each for each in pods.blockers if each not in passing)
+    return replace(node, pods=replace(pods, blockers=left, passing=tuple(passing)))
+
+
+def awaited(plan: Plan) -> Iterator[str]:
+    """Yield which drains wait until other nodes are back."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for node in plan.nodes:
+        for each in node.pods.passing:
+            found.setdefault(each.awaits, []).append(f"{node.name} ({each.subject})")
+    for away, held in sorted(found.items()):
+        yield f"{names(away)} is back, and what guards it has ended, before the drain of {names(held)}"
 
 
 def _drained_by_machine(cluster: Cluster) -> Mapping[str, Object]:

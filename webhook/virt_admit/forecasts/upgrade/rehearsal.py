@@ -162,8 +162,10 @@ def run(
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     by_load = [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
     try:
-        pools = rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun)
-        pools = assumed_fixes.fixed_pools(pools, fixed)
+        pools = assumed_fixes.fixed_pools(
+            rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
+        )
+        plan = drain_waits.without_awaited(plan, pools)
         found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
@@ -277,7 +279,7 @@ def _simulated(
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
     certain = (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
     possible = False if certain else None if unseen else not stops
-    basis = Basis(driver, pools, tuple(begun), found, options.node_minutes)
+    basis = Basis(driver, pools, tuple(begun), found, options.node_minutes, plan)
     result = Rehearsal(
         driver,
         possible,
