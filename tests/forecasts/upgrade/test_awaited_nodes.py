@@ -52,7 +52,7 @@ def test_a_node_that_does_not_exist() -> None:
 
 def test_an_osd_that_is_down_on_a_node_of_the_roll_out() -> None:
     down = [world.osd(2, "b", ready=False), world.osd_budget(allowed=0), world.ceph("HEALTH_WARN")]
-    found = {each for each in (("Pod", "rook-ceph-osd-2"), ("Node", "b"), *((each.kind, each.name) for each in down))}
+    found = {("Pod", "rook-ceph-osd-2"), ("Node", "b"), *((each.kind, each.name) for each in down)}
     items = [each for each in world.rook() if (each.kind, each.name) not in found]
     assert rehearsed([*items, *down, world.node("b", cordoned=True)]).possible is True
     assert rehearsed([*items, *down, world.node("b")]).possible is False

@@ -34,6 +34,7 @@ from virt_admit.model.messages import count, cut, cut_middle, names, sentence
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
+    kured,
     maintenance_updates,
     node_phases,
     sriov_drains,
@@ -76,6 +77,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _awaited_elsewhere(node, cluster)
     yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
+    yield from _locked(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from cluster.cached(_twins).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
@@ -184,6 +186,12 @@ def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
     for found in volume_attachments.awaited(node.name, cluster):
         on = found.pod.at("spec", "nodeName").text
         yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
+
+
+def _locked(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that kured reboots a node, or reboots it later, and what waits for that."""
+    if node.name in kured.updates(cluster) or node.name in kured.waiting(cluster):
+        yield from (f"{each}." for each in kured.words(cluster))
 
 
 def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:

@@ -34,7 +34,7 @@ from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines, start_limits
+from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.control_plane import RebootRisk
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -65,7 +65,7 @@ READS: Final[Reads] = union(
     control_plane.READS,
     node_health.READS,
     pod_evictions.READS,
-    start_limits.READS,
+    machine_starts.SHORT_READS,
     {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
@@ -186,14 +186,14 @@ def _is_idle(watch: WatchedNodes, cluster: Cluster) -> bool:
 
 def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
     try:
-        short = start_limits.short_start(check.obj, cluster)
+        short = machine_starts.short_start(check.obj, cluster)
     except Unseen:  # of Machines or Nodes, without which nothing is known of the roll-out either
         return
     if short is None:
         return
     acts = "acts on" if check.template.present else "deletes"
     sets = {each.name for each in cluster.known(CAPI_MACHINE_SET) if machine_pools.owner_key(each) == _key(deployment)}
-    undone = start_limits.undone(check.obj, sets, cluster)
+    undone = machine_starts.undone(check.obj, sets, cluster)
     reason = (
         f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} in a "
         f"loop: {short.words}" + (f". It has done so with {names(undone)}" if undone else "")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.units import SECOND
-from virt_admit.model.remediation import health_checks, start_limits
+from virt_admit.model.remediation import health_checks, machine_starts
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.rule import (
     Action,
@@ -43,7 +43,7 @@ class Params:
 
 @rule(
     kinds=(MHC, CAPI_MHC),
-    reads=start_limits.READS,
+    reads=machine_starts.SHORT_READS,
     metadata=(health_checks.STRATEGY,),
     action=Action.DENY,
     event="RemediationLoop",
@@ -64,7 +64,7 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     if time < max(params.refused, params.shortest):
         yield _too_short(view, time, params)
         return
-    short = start_limits.short_start(obj, context.cluster, params.bare_metal)
+    short = machine_starts.short_start(obj, context.cluster, params.bare_metal)
     if short is not None:
         yield Finding(
             view.startup.path,
