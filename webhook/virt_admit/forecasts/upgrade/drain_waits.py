@@ -242,6 +242,10 @@ def _since(began: datetime | None, cluster: Cluster) -> str:
 def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
     """Yield which owners have to remove pre-drain hooks while Cluster API deletes the Machines that are left."""
     to_do = {node for pool in pools for node in pool.to_do}
+    for node, deletions in sorted(node_notes.held_deletions(cluster).items()):
+        if driver is not Driver.CLUSTER_API and node in to_do:
+            which = names(held.machine.full_name for held in deletions)
+            yield f"{node} is updated as any other node while the deletion of its Machine {which} waits for a hook"
     hooks: dict[str, list[str]] = {}
     for machine in cluster.known(CAPI_MACHINE) if driver is Driver.CLUSTER_API else ():
         if not machine.deleted and machine_nodes.node_name(machine, cluster) in to_do:

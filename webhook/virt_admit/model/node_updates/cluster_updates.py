@@ -17,22 +17,26 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
+from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, names
-from virt_admit.model.node_updates import update_acknowledgements
+from virt_admit.model.node_updates import config_pool_updates, update_acknowledgements, updaters
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
 READS: Final[Reads] = union(
     clock.READS,
+    config_pool_updates.READS,
     {
+        MACHINE_CONFIG_POOL: ("spec.paused",),
         CLUSTER_VERSION: (),
         CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason", "status.versions"),
     },
 )
 
+NAME: Final = "version"
+"""The name of the only ClusterVersion."""
 _NODES: Final = "machine-config"
 """The ClusterOperator that updates the nodes."""
 _PATIENCE: Final = timedelta(minutes=30)
@@ -51,9 +55,20 @@ class ClusterUpdate(NamedTuple):
     """What the update of the nodes rests on."""
 
 
+def release(cluster: Cluster) -> ClusterUpdate:
+    """Return what holds the update of the cluster before its nodes."""
+    return cluster.cached(_release)
+
+
+def _release(cluster: Cluster) -> ClusterUpdate:
+    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
+    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
+    return of_cluster(cluster, rolling=rolling)
+
+
 def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
     """Return what holds the update of a cluster. ``rolling``: its nodes are being updated already, which goes on."""
-    version = find(cluster, CLUSTER_VERSION, "", "version")
+    version = find(cluster, CLUSTER_VERSION, "", NAME)
     if version is None:
         return ClusterUpdate()
     target = _asked(version)
