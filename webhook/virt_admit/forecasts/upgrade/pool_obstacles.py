@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
 from virt_admit.model import machine_nodes, machine_pools
@@ -25,13 +26,14 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MHC,
     MACHINE_DEPLOYMENT,
     NODE,
+    POD,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import count, names
-from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.messages import capital, count, names
+from virt_admit.model.node_updates import cluster_updates, config_pool_updates, machine_rollouts, maintenance_updates
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines
@@ -111,10 +113,27 @@ def _reboot_risks(nodes: Iterable[str], coming_back: Collection[str], cluster: C
     yield from filter(None, (control_plane.reboot_risk(name, cluster, coming_back) for name in nodes))
 
 
-def of_release(update: ClusterUpdate) -> Obstacle | None:
+def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
     """Return why no pool gets the release that an administrator has asked for; None: nothing certainly holds it."""
     stop = update.stop
-    return Obstacle(stop.reason, stop.remedy, stop.id) if stop is not None else None
+    if stop is None:
+        return None
+    for pod, node in _without_node(update, cluster):
+        words, command = maintenance_updates.way_back(node)
+        reason = f"{stop.reason}. Its pod {pod.full_name} finds no node while {node.name} is cordoned"
+        return Obstacle(reason, typed(f"{capital(words)}, after which the update goes on by itself", command), stop.id)
+    return Obstacle(stop.reason, stop.remedy, stop.id)
+
+
+def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Object, Object]]:
+    """Yield the pods of the operators that an update waits for which start once a node is uncordoned, with that node."""
+    spaces = {space for each in update.operators for space in cluster_updates.spaces(each)}
+    for space in sorted(spaces):
+        for pod in sorted(cluster.known(POD, space), key=lambda pod: pod.name):
+            waits = pod.at("status", "phase").text == "Pending" and not pod.at("spec", "nodeName").text
+            node = unhealthy_pods.cordoned_for(pod, "", cluster) if waits else None
+            if node is not None:
+                yield pod, node
 
 
 def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:

@@ -262,7 +262,7 @@ def _machine_config(
     every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Iterator[Pool]:
     known = cluster.known(MACHINE_CONFIG_POOL)
-    held = pool_obstacles.of_release(cluster_updates.release(cluster))
+    held = pool_obstacles.of_release(cluster_updates.release(cluster), cluster)
     if held is not None:  # once, also where each pool has an obstacle of its own
         yield Pool("ClusterVersion", (), 1, held)
     for pool, own in machine_pools.members(known, every):

@@ -25,13 +25,20 @@ from virt_admit.model.messages import cut, cut_middle, names
 from virt_admit.model.node_updates import config_pool_updates, update_acknowledgements, updaters
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
+_RELATED: Final = "status.relatedObjects"
 READS: Final[Reads] = union(
     clock.READS,
     config_pool_updates.READS,
     {
         MACHINE_CONFIG_POOL: ("spec.paused",),
         CLUSTER_VERSION: (),
-        CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason", "status.versions"),
+        CLUSTER_OPERATOR: (
+            *CONDITIONS,
+            "status.conditions.message",
+            "status.conditions.reason",
+            "status.versions",
+            _RELATED,
+        ),
     },
 )
 
@@ -53,6 +60,8 @@ class ClusterUpdate(NamedTuple):
     """Why it cannot be determined whether it reaches the nodes; empty: nothing speaks against it."""
     notes: tuple[str, ...] = ()
     """What the update of the nodes rests on."""
+    operators: tuple[Object, ...] = ()
+    """The operators for which ``stop`` waits."""
 
 
 def release(cluster: Cluster) -> ClusterUpdate:
@@ -172,7 +181,8 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
     if failing["status"].text == "True" and reached is False and _lasts(failing, cluster):
         reason = f"ClusterVersion {version.name}: {why}, and the nodes come after it: {_cut(said)}"
         problem = problem_of(ProblemCause.UPDATE_FAILING, version)
-        return ClusterUpdate(Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem))
+        stop = Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem)
+        return ClusterUpdate(stop, operators=tuple(each for each, _ in sick))
     if failing["status"].text in ("True", "Unknown"):
         return ClusterUpdate(doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}")
     progress = f": {cut(_words(progressing), 200)}" if _words(progressing) else ""
@@ -206,6 +216,12 @@ def _before_the_next(version: Object, cluster: Cluster) -> Iterator[str]:
     if sick:
         which = names((f"{each.name}, which {state}" for each, state in sick), 120)
         yield f"the update gets past ClusterOperator {which}: it comes before the nodes"
+
+
+def spaces(operator: Object) -> frozenset[str]:
+    """Return the namespaces of an operator, in which its pods run: those that it names, else the usual one."""
+    named = (each for each in operator.at("status", "relatedObjects").items() if each["resource"].text == "namespaces")
+    return frozenset(filter(None, (each["name"].text for each in named))) or frozenset((f"openshift-{operator.name}",))
 
 
 # --- conditions ----------------------------------------------------------------------------------------------------
