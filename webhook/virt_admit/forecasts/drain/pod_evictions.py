@@ -9,7 +9,7 @@ pod-eviction-admitter.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -155,12 +155,18 @@ def is_of_vm(pod: Object) -> bool:
     return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
 
 
-def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictions:
+def of_node(
+    cluster: Cluster, node: str, *, has_vms: bool = False, spared: Collection[str] = frozenset()
+) -> PodEvictions:
     """Return what a drain does with the pods of a node, as far as pods and budgets are known.
 
-    ``has_vms``: whether VMs run there, also where their pods are not known.
+    Args:
+        cluster: the cluster.
+        node: the node.
+        has_vms: whether VMs run there, also where their pods are not known.
+        spared: the pods that it does not evict, as ``namespace/name``.
     """
-    here = entry(cluster, by_node, node) or ()
+    here = [pod for pod in entry(cluster, by_node, node) or () if pod.full_name not in spared]
     pods = [pod for pod in here if is_evicted(pod)]
     blockers: list[Blocker] = []
     waits: list[Wait] = []
