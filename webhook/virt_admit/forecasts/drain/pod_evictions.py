@@ -23,7 +23,7 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -47,6 +47,7 @@ READS: Final = union(
     awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
+    pod_finalizers.READS,
     expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -319,7 +320,9 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         return None
     since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
     if finalizers:
-        why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
+        held = pod_finalizers.held(finalizers[0], cluster)
+        why = f"finalizer {finalizers[0]} is still set" + (f": {held.why}" if held.why else "")
+        remedy = held.remedy
     elif silent:
         node = pod.at("spec", "nodeName").text or ""
         why = "the kubelet of its node does not report"
