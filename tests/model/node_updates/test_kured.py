@@ -43,7 +43,7 @@ def test_the_node_with_the_lock_is_drained_and_the_others_wait() -> None:
     (words,) = kured.words(found)
     assert words == (
         "b waits for the lock of kured (DaemonSet kube-system/kured), which a has for 3 h 00. kured goes on by itself once a "
-        "is empty, and its lock ends only then, as --drain-timeout and --lock-ttl of kured are not set"
+        "is empty. Its lock does not expire, as --lock-ttl is not set"
     )
 
 
@@ -69,7 +69,7 @@ def test_a_lock_that_ends_after_the_last_year_of_the_calendar() -> None:
 
 def test_the_end_of_a_lock_is_said() -> None:
     (words,) = kured.words(cluster(lock("a", lasts=4 * HOUR), node("a", cordoned=True)))
-    assert words.endswith("and its lock ends at 2026-01-01T13:00:00Z")
+    assert words.endswith("Its lock expires at 2026-01-01T13:00:00Z")
 
 
 def test_several_locks() -> None:

@@ -109,9 +109,6 @@ def _waits(node: Object) -> bool:
     return needed is not None and ready is not None and ready < needed
 
 
-_FLAGS: Final = "--drain-timeout and --lock-ttl of kured"
-
-
 def words(cluster: Cluster) -> Iterator[str]:
     """Yield which lock the nodes that are still to be rebooted wait for, and when it ends."""
     left = waiting(cluster)
@@ -120,8 +117,12 @@ def words(cluster: Cluster) -> Iterator[str]:
     for lock in locks(cluster):
         age = now - lock.since if lock.since is not None and now is not None else None
         since = f" for {clock.duration(age)}" if age is not None else ""
-        ends = f"at {clock.stamp(lock.until)}" if lock.until is not None else f"only then, as {_FLAGS} are not set"
+        ends = (
+            f"expires at {clock.stamp(lock.until)}"
+            if lock.until is not None
+            else "does not expire, as --lock-ttl is not set"
+        )
         yield (
             f"{who} for the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}. kured goes on by "
-            f"itself once {lock.node} is empty, and its lock ends {ends}"
+            f"itself once {lock.node} is empty. Its lock {ends}"
         )
