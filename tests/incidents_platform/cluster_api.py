@@ -237,8 +237,8 @@ def roll_out_that_a_health_check_undoes() -> Incident:
             each["spec"]["infrastructureRef"] = {"kind": "Metal3Machine", "name": each["metadata"]["name"]}
     says = (
         "Unknown:",
-        "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers that has no node "
-        "after 10m, in a loop: bare metal (Metal3Machine) is slower. Set its start-up time-out to 20m or more: kubectl edit",
+        "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers in a loop: 10m "
+        "is too short for bare metal (Metal3Machine) to become a node. Set its start-up time-out to 20m or more: kubectl edit",
     )
     source = "https://github.com/azimuth-cloud/capi-helm-charts/pull/230"
     return Incident(source, items, "upgrade", 2, says, ("Yes",))

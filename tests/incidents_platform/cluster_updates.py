@@ -135,7 +135,7 @@ def guarded_master() -> Incident:
         'kubectl patch controlplanemachineset cluster -n openshift-machine-api --type=merge -p \'{"spec":{"state":"Active"}}\'',
     )
     items = [*workers(), *masters(), *found, idle, *namespaces(space)]
-    never = ("kubectl drain m1", "Check the owner")
+    never = ("kubectl drain m1", "Check the owner", "Do not drain")
     return Incident("https://github.com/openshift/openshift-docs/pull/55175", items, "explain node/m1", 0, says, never)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import control_path
@@ -34,6 +34,7 @@ from virt_admit.model.messages import count, cut, cut_middle, names, sentence
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
+    kured,
     maintenance_updates,
     node_phases,
     sriov_drains,
@@ -76,7 +77,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _awaited_elsewhere(node, cluster)
     yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
-    yield from cluster.cached(_hooks).get(node.name, ())
+    yield from _locked(node, cluster)
+    yield from _held(node, cluster)
     yield from cluster.cached(_twins).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
@@ -186,6 +188,12 @@ def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
 
 
+def _locked(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that kured reboots a node, or reboots it later, and what waits for that."""
+    if node.name in kured.updates(cluster) or node.name in kured.waiting(cluster):
+        yield from (f"{each}." for each in kured.words(cluster))
+
+
 def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that a control-plane node must not be rebooted after its drain, which leaves its static pods alone."""
     risk = control_plane.reboot_risk(node.name, cluster)
@@ -201,22 +209,53 @@ def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"This node {left.reason}, so that no VM can run on it. {typed(sentence(remedy), command)}"
 
 
-def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+class HeldDeletion(NamedTuple):
+    """A Machine that is being deleted and waits for hooks, which no time-out ends."""
+
+    machine: Object
+    hooks: tuple[str, ...]
+    """Each as ``NAME of OWNER``."""
+    waits: str
+    """``its controller does not drain the node while the pre-drain hook X is set``."""
+    why: str
+    """How the hook goes away, if that is known."""
+    remedy: str
+
+
+def held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     """Return for nodes whose Machine is being deleted the hooks for which its controller waits."""
-    found: dict[str, list[str]] = {}
+    return cluster.cached(_held_deletions)
+
+
+def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
+    found: dict[str, list[HeldDeletion]] = {}
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
         if hooks or last:
             kept = f"its node was drained, and it stays{_age(machine_drain.terminate_wait(machine), cluster)}"
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
-            which = f"the {step} hook{'s' * (len(hooks or last) > 1)} {names(hooks or last, 120)}"
-            end = f"Check the owner of each hook: {about('describe', machine, kind)}"
-            found.setdefault(machine_nodes.node_name(machine, cluster), []).append(
-                f"Machine {machine.full_name} is being deleted, but {waits} while {which} "
-                f"{'is' if len(hooks or last) == 1 else 'are'} set, and no time-out ends this wait. "
-                f"{etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else end}"
+            several = len(hooks or last) > 1
+            which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"
+            end = "", f"Check the owner of each hook: {about('describe', machine, kind)}"
+            held = HeldDeletion(
+                machine,
+                hooks or last,
+                f"{waits} while {which}",
+                *(etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else end),
             )
+            found.setdefault(machine_nodes.node_name(machine, cluster), []).append(held)
     return found
+
+
+def _held(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why the Machine of a node stays, and what to do: two notes, so that each is short."""
+    for held in held_deletions(cluster).get(node.name, ()):
+        yield (
+            f"Machine {held.machine.full_name} is being deleted, but {held.waits}, and no time-out ends this wait. "
+            f"{'' if held.why else held.remedy}"
+        ).rstrip()
+        if held.why:
+            yield f"{held.why}. {held.remedy}"
 
 
 def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:

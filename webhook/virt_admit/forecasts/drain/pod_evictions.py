@@ -9,7 +9,7 @@ pod-eviction-admitter.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -47,6 +47,7 @@ READS: Final = union(
     awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
+    pod_finalizers.READS,
     expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -89,6 +90,8 @@ class Blocker:
     cause: str = ProblemCause.BLOCKED
     repeatable: bool = False
     """Whether a further drain passes: ``kubectl drain`` ends with an error, what updates nodes drains again."""
+    awaits: tuple[str, ...] = ()
+    """The nodes whose return ends it."""
 
     @property
     def id(self) -> ProblemId:
@@ -139,6 +142,8 @@ class PodEvictions:
     waits: tuple[Wait, ...] = ()
     unseen: tuple[str, ...] = ()
     """What could not be determined about budgets of operators and webhooks."""
+    passing: tuple[Blocker, ...] = ()
+    """What would block, but ends with the return of other nodes, which a roll-out brings back."""
 
     @property
     def lasting(self) -> tuple[Blocker, ...]:
@@ -151,12 +156,18 @@ def is_of_vm(pod: Object) -> bool:
     return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
 
 
-def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictions:
+def of_node(
+    cluster: Cluster, node: str, *, has_vms: bool = False, spared: Collection[str] = frozenset()
+) -> PodEvictions:
     """Return what a drain does with the pods of a node, as far as pods and budgets are known.
 
-    ``has_vms``: whether VMs run there, also where their pods are not known.
+    Args:
+        cluster: the cluster.
+        node: the node.
+        has_vms: whether VMs run there, also where their pods are not known.
+        spared: the pods that it does not evict, as ``namespace/name``.
     """
-    here = entry(cluster, by_node, node) or ()
+    here = [pod for pod in entry(cluster, by_node, node) or () if pod.full_name not in spared]
     pods = [pod for pod in here if is_evicted(pod)]
     blockers: list[Blocker] = []
     waits: list[Wait] = []
@@ -309,7 +320,9 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         return None
     since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
     if finalizers:
-        why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
+        held = pod_finalizers.held(finalizers[0], cluster)
+        why = f"finalizer {finalizers[0]} is still set" + (f": {held.why}" if held.why else "")
+        remedy = held.remedy
     elif silent:
         node = pod.at("spec", "nodeName").text or ""
         why = "the kubelet of its node does not report"
@@ -353,7 +366,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return None
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
-        return Blocker(kind, namespace, name, answer.reason, answer.remedy, answer.way is Way.NOW, ProblemCause.BUDGET)
+        now, awaits = answer.way is Way.NOW, answer.awaits
+        return Blocker(kind, namespace, name, answer.reason, answer.remedy, now, ProblemCause.BUDGET, awaits=awaits)
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
         scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))

@@ -42,7 +42,6 @@ from virt_admit.model.node_updates import (
     sriov_drains,
     updaters,
 )
-from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, problem_of
 
@@ -216,7 +215,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
     if driver is Driver.MACHINE_CONFIG and waiting:
-        yield from filter(None, (cluster.cached(_release).doubt,))
+        yield from filter(None, (cluster_updates.release(cluster).doubt,))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     if driver is Driver.CLUSTER_API:
         yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
@@ -263,7 +262,7 @@ def _machine_config(
     every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Iterator[Pool]:
     known = cluster.known(MACHINE_CONFIG_POOL)
-    held = pool_obstacles.of_release(cluster.cached(_release))
+    held = pool_obstacles.of_release(cluster_updates.release(cluster), cluster)
     if held is not None:  # once, also where each pool has an obstacle of its own
         yield Pool("ClusterVersion", (), 1, held)
     for pool, own in machine_pools.members(known, every):
@@ -276,17 +275,10 @@ def _machine_config(
         yield Pool("no MachineConfigPool", (), 1, failing=refused)
 
 
-def _release(cluster: Cluster) -> ClusterUpdate:
-    """Return what holds the update of the cluster before its nodes."""
-    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
-    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
-    return cluster_updates.of_cluster(cluster, rolling=rolling)
-
-
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than one that selects them."""
     if driver is Driver.MACHINE_CONFIG:
-        yield from cluster.cached(_release).notes
+        yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
 

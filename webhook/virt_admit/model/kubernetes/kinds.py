@@ -296,6 +296,7 @@ ENDPOINT_SLICE: Final = Kind(
 DEPLOYMENT: Final = Kind(
     "apps", ("v1",), "deployments", "Deployment", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
+DAEMON_SET: Final = Kind("apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True)
 STATEFUL_SET: Final = Kind(
     "apps", ("v1",), "statefulsets", "StatefulSet", numerous=True, snapshot_filtered=True, not_at_admission=True
 )

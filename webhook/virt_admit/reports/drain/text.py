@@ -52,7 +52,9 @@ def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(forecast.outcome for forecast in node.forecasts)
     outcomes = ", ".join(_counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome])
-    return f"node {node.name}{state}: {vms(len(node.forecasts), node.unseen)}{': ' if outcomes else ''}{outcomes}"
+    later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
+    number = vms(len(node.forecasts), node.unseen)
+    return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
 
 
 def _counted(number: int, outcome: VmOutcome) -> str:

@@ -17,6 +17,8 @@ def command(row: ReportRow) -> str:
     obj, kind = row.result.obj, row.result.request.kind
     if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
         return ""
+    if row.command:
+        return row.command
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.rule in _HANG_DRAINS:

@@ -56,7 +56,7 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
     here = pod.at("spec", "nodeName").text or ""
     waiting = [each for each in found if not each.at("spec", "nodeName").text]
     for each in waiting:
-        cordoned = _cordoned_for(each, here, cluster)
+        cordoned = cordoned_for(each, here, cluster)
         if cordoned is not None:
             words, command = maintenance_updates.way_back(cordoned)
             reason = f"pod {each.name} finds no node while {cordoned.name} is cordoned"
@@ -98,7 +98,7 @@ def _is_unhealthy(pod: Object) -> bool:
     return phase not in FINISHED and (pod.deleted or phase == "Pending" or ready in ("False", "Unknown"))
 
 
-def _cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
+def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
     """Return a cordoned node that would take a pod which waits for a node; None: none certainly would."""
     own = scheduled_pods.read(pod)
     tolerations = own.tolerations if isinstance(own.tolerations, list) else []

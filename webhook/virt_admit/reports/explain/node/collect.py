@@ -9,7 +9,7 @@ from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -74,13 +74,12 @@ def _vms(plan: NodePlan) -> tuple[str, ...]:
 def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
-    reasons = () if upgrade.possible else (*map(_stop, upgrade.stops), *upgrade.unseen)
+    others = (
+        f"{stop.node}: {stop.reason}" if stop.node else stop.reason for stop in upgrade.stops if stop.node != name
+    )
+    reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
     begin, end = (wave.start, wave.end) if wave is not None else (None, None)
     return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops)
-
-
-def _stop(stop: Stop) -> str:
-    return f"{stop.node}: {stop.reason}" if stop.node else stop.reason
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:
