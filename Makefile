@@ -207,11 +207,11 @@ audit:
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet pip-audit; }
 	@.audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
 
-.PHONY: verify-watch
-## make verify-watch COUNT=10000 MINUTES=30
+.PHONY: verify-watch-load
+## make verify-watch-load COUNT=10000 MINUTES=15
 ##                CPU and memory of `watch` with so many VMs on 250 nodes, how soon a change shows, and so long a churn
-verify-watch: .venv/.ready
-	@$(BIN)/python -m tests.watch_load $(if $(filter file,$(origin COUNT)),10000,$(COUNT)) 250 $(or $(MINUTES),30)
+verify-watch-load: .venv/.ready
+	@$(BIN)/python -m tests.watch_load $(if $(filter file,$(origin COUNT)),10000,$(COUNT)) 250 $(MINUTES)
 
 .PHONY: verify-follow
 ## make verify-follow COUNT=10000

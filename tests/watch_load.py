@@ -1,4 +1,4 @@
-"""``make verify-watch``: what ``virt-admit watch`` costs in a large cluster, and how soon a change shows.
+"""``make verify-watch-load``: what ``virt-admit watch`` costs in a large cluster, and how soon a change shows.
 
 ``python -m tests.watch_load 10000 250 30`` serves so many VMs on so many nodes with the fake API server of the tests, and
 changes them for so many minutes. It fails if a changed VM takes longer than a second or more than 50 ms of CPU, a changed

@@ -76,7 +76,7 @@ def _left(row: Forecast, cluster: Cluster) -> Range:
     whole = durations.migration(row.vmi, row.target.pod.requests, cluster).seconds
     if state.state in _LEAVING:
         return Range(0, vm_downtime.START[1])
-    if state.state not in _TIMED:  # without a look at the clock, after which all nodes would be judged again each minute
+    if state.state not in _TIMED:  # what reads the clock is judged again each minute
         return whole
     current = clock.now(cluster)
     if current is None:

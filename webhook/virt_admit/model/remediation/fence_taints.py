@@ -81,7 +81,7 @@ def left(node: Object, cluster: Cluster) -> LeftTaint | None:
     ready = node.condition("Ready")
     every = tuple(filter(_fences, node.at("spec", "taints").items()))
     if ready["status"].text != "True" or not every:
-        return None  # without a look at the clock, after which all nodes would be judged again each minute
+        return None  # before a look at the clock: what reads it is judged again each minute
     back = clock.since(ready["lastTransitionTime"].text, cluster)
     if back is None or back < _SETTLED:
         return None
