@@ -6,7 +6,7 @@ from virt_admit.forecasts.drain.vm_events import EventForecast, VmEvent
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.model.kubernetes import node_health
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
@@ -29,5 +29,5 @@ def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     now = " from now" if vm.from_now else ""
     when = f"; it runs again after {period(vm.at)}{now}" if vm.at is not None else ""
     hand = f"; by hand after {period(vm.by_hand)}" if vm.by_hand is not None and vm.at is None else ""
-    since = "its node is lost already: " if node_health.silence_now(vm.node, cluster) else ""
+    since = "its node is lost already: " if virt_handlers.is_lost(cluster, vm.node) else ""
     return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))

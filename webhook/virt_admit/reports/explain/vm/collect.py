@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.placement import candidates, start_candidates
+from virt_admit.forecasts.placement import candidates, start_candidates, virt_handlers
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -272,6 +272,7 @@ def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
         run_strategy=_run_strategy(found),
         status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
         node_reports=not node_health.silence_now(node, cluster) if node else None,
+        node_lost=virt_handlers.is_lost(cluster, node) if node else None,
     )
 
 

@@ -70,7 +70,13 @@ def headline(report: VmReport) -> str:
         return (
             f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, does not run yet"
         )
-    silent = ", which does not report" if vm.node_reports is False else ""
+    silent = (
+        ", which does not report"
+        if vm.node_lost
+        else ", whose kubelet does not report"
+        if vm.node_reports is False
+        else ""
+    )
     return f"{called}: {vm.phase} on {vm.node}{silent}"
 
 
@@ -145,8 +151,7 @@ def todo(report: VmReport) -> tuple[str, ...]:
     """
     control = (part.remedy for part in report.control or () if part.healthy is not True)
     found: dict[str, str] = {}
-    is_lost = report.vm.node_reports is False
-    now = [event.remedy for event in report.events if is_lost or event.event is not VmEvent.LOSS]
+    now = [event.remedy for event in report.events if report.vm.node_lost or event.event is not VmEvent.LOSS]
     now += [volume.remedy for volume in report.volumes or ()]
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
     for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
