@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.healthy.clusters import plain
-from tests.healthy.parts import ago, snapshot
+from tests.healthy.parts import ago, obj, snapshot
 from tests.incidents.machines import find, guest, launcher_of
 from virt_admit.cli.main import virt_admit
 
@@ -92,3 +92,31 @@ def test_a_guest_runs_on_without_its_kubelet(ask, pod):
         assert "Its guest probably runs on, as virt-handler there reports" in said
         assert ("its pod no longer exists" in said) is not pod
     assert "Or, as a decision, let virt-handler stop the guest: virtctl stop db -n vms" in text
+
+
+def remediated():
+    """Return a VM whose node was lost 7 minutes ago, and whose health check has acted for 2 minutes."""
+    items = silent(minutes=7)
+    unhealthy = [{"name": "w1", "remediations": [{"started": ago(minutes=2)}]}]
+    spec = {
+        "minHealthy": 1,
+        "selector": {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]},
+        "unhealthyConditions": [{"type": "Ready", "status": each, "duration": "300s"} for each in ("False", "Unknown")],
+        "remediationTemplate": {
+            "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+            "kind": "SelfNodeRemediationTemplate",
+            "name": "automatic",
+            "namespace": "medik8s",
+        },
+    }
+    check = obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "workers")
+    return [*items, check | {"spec": spec, "status": {"unhealthyNodes": unhealthy}}]
+
+
+def test_a_remediation_in_time_is_awaited(ask):
+    wait = "ait for NodeHealthCheck workers, which remediates it since 2 min"
+    world = remediated()
+    for said in (ask(world), ask(world, "node/w1")):
+        assert wait in said
+        assert not [each for each in ("blocks", "does not end", "never completes", "stops here") if each in said]
+    assert "w1 does not report since 7 min: times count from its loss" in ask(world, "node/w1")

@@ -106,9 +106,14 @@ def test_what_is_about_to_bring_a_node_back_is_awaited():
         "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", status={"unhealthyNodes": [begun]}
     )
     found = drained(*VMS, check, nodes=(at("a", status="Unknown"), at("b")))
-    remedies = [blocker.remedy for blocker in found.pods.blockers] + [row.remedy for row in found.forecasts]
-    assert remedies
-    assert all("ait for NodeHealthCheck workers, which remediates it since 2 min" in remedy for remedy in remedies)
+    by = "NodeHealthCheck workers, which remediates it since 2 min"
+    assert found.forecasts
+    assert all(f"wait for {by}" in row.remedy for row in found.forecasts)
+    assert {row.reason for row in found.forecasts} == {f"its node does not report, and waits for {by}"}
+    assert set(outcomes(found).values()) == {VmOutcome.UNKNOWN}
+    (wait,) = found.pods.waits
+    assert by in wait.reason
+    assert (found.pods.blockers, found.drainable) == ((), None)  # what ends it acts already, but may fail
 
 
 def test_a_node_that_is_not_ready():

@@ -133,10 +133,14 @@ def test_pods_that_have_ended_need_no_flag_and_those_of_daemons_are_left_alone()
 
 def test_on_a_node_that_is_not_ready_no_pod_ends():
     dead = node("a", ready="Unknown")
-    subject = pod(metadata={"deletionTimestamp": "2026-01-01T11:59:59Z"})
-    found = pod_evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
-    assert [item.kind for item in found] == ["Node", "Pod"]
-    assert all("does not report" in item.reason for item in found)
+    ending = {"deletionTimestamp": "2026-01-01T11:59:59Z"}
+    pods = pod(metadata=ending), pod("b", metadata=ending | {"finalizers": ["example.com/hold"]})
+    found = pod_evictions.of_node(Snapshot([dead, *pods], complete=["*"]), "a").blockers
+    assert sorted((item.kind, item.name) for item in found) == [
+        ("Node", "a"),
+        ("Pod", "b"),
+    ]  # the node once for all pods
+    assert any("does not report" in item.reason for item in found)
 
 
 LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher_pods.DOMAIN: "db"}}

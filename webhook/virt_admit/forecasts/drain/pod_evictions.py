@@ -157,11 +157,14 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
     ``has_vms``: whether VMs run there, also where their pods are not known.
     """
     here = entry(cluster, by_node, node) or ()
-    pods = [pod for pod in here if is_evicted(pod)]
+    pods, ended = [pod for pod in here if is_evicted(pod)], list(filter(_lingers, here))
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
-    for pod in (*pods, *filter(_lingers, here)):
+    silent = _silent_node(node, cluster) if pods or ended or has_vms else None
+    for pod in (*pods, *ended):
+        if silent is not None and silent.cause == ProblemCause.NODE_SILENT and _only_ends(pod):
+            continue  # the node is the cause, once for all of them
         try:
             found = obstacle(pod, cluster)
         except Unseen as error:
@@ -171,24 +174,33 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
             waits.append(found)
         elif found is not None:
             blockers.append(found)
-    if pods or has_vms:
-        blockers.extend(_silent_node(node, cluster))
+    if silent is not None and (by := awaited_return.awaited(node, cluster)):
+        waits.append(Wait(NODE.kind, "", node, f"{silent.reason}; it waits for {by}"))
+        unseen.append(f"when node {node} reports again, or is freed")
+    elif silent is not None:
+        blockers.append(silent)
     return PodEvictions(
         tuple(_once(blockers)), tuple(_needs(pods)), tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(unseen))
     )
 
 
-def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
-    """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
+def _only_ends(pod: Object) -> bool:
+    """Return whether a pod is being deleted, and nothing but its kubelet has to confirm its end."""
+    return pod.deleted and not any(item.text for item in pod.metadata["finalizers"].items())
+
+
+def _silent_node(name: str, cluster: Cluster) -> Blocker | None:
+    """Return why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
     node = find(cluster, NODE, "", name)
     if node is not None and node_health.silence_now(name, cluster):
         reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
-        yield Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
-    elif node is not None and node_health.cannot_end_pods(node):
+        return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
+    if node is not None and node_health.cannot_end_pods(node):
         reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
         cause = ProblemCause.NODE_CANNOT_END_PODS
-        yield Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
+        return Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
+    return None
 
 
 _FENCE: Final = "repair or fence the node"

@@ -189,7 +189,7 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
     of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
     (found,), _, doubts = overruling.overrule([vm_outcomes.asked_migration(vmi, cluster)], of_node, _NO_PATH, cluster)
-    if found.outcome is VmOutcome.BLOCKS:
+    if silent or found.outcome is VmOutcome.BLOCKS:
         return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, found.reason, found.remedy)
     if found.outcome is VmOutcome.UNKNOWN:
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, found.reason, found.remedy, found.unseen)

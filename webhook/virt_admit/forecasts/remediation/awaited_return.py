@@ -40,9 +40,14 @@ def _update(node: str, cluster: Cluster) -> str:
     return f"{found.kind} {found.name}, whose update reboots it since {duration(lasts)}"
 
 
+def awaited(node: str, cluster: Cluster) -> str:
+    """Return what is about to bring a node back that does not report, and since when; empty: nothing known is."""
+    return _update(node, cluster) or next(_remediations(node, cluster), "")
+
+
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
-    by = _update(node, cluster) or next(_remediations(node, cluster), "")
+    by = awaited(node, cluster)
     if not by and virt_handlers.outlives_kubelet(cluster, node):
         return "repair its kubelet: virt-handler there reports, so guests probably run on"
     return f"wait for {by}; repair or fence it if it does not come back" if by else otherwise

@@ -38,6 +38,8 @@ class Overruled(NamedTuple):
 def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster) -> Overruled:
     """Return the forecasts as the state of the node and the control path make them."""
     if node is not None and (silent := _silent(node, cluster)):
+        if by := awaited_return.awaited(node.name, cluster):
+            return Overruled([_awaited(found, silent, by, cluster) for found in forecasts])
         return Overruled([_blocked(found, _with_guest(silent, found.vmi, cluster), cluster) for found in forecasts])
     result = list(forecasts)
     blockers: list[Blocker] = []
@@ -71,6 +73,12 @@ def _later(found: Forecast, hindrance: Hindrance) -> Forecast:
 def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
     by = by if "kubectl " in by.remedy else typed_remedies.with_command(by, found.vmi, cluster)
     return replace(found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by,))
+
+
+def _awaited(found: Forecast, silent: Problem, by: str, cluster: Cluster) -> Forecast:
+    """Return that a VM stays until its node is back, or freed, which something is about to do: that may fail."""
+    kept = _blocked(found, silent._replace(reason=f"its node does not report, and waits for {by}"), cluster)
+    return replace(kept, outcome=VmOutcome.UNKNOWN, problems=())
 
 
 def _silent(node: Object, cluster: Cluster) -> Problem | None:

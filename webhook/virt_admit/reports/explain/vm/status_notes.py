@@ -117,8 +117,8 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
         decision = f". Or, as a decision, let virt-handler stop the guest: {stop}" if stop else ""
         yield (
             f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on{gone}. A "
-            f"second guest would destroy its data, so KubeVirt starts none while the first one is reported. Repair the kubelet: "
-            f"{kubectl('describe', NODE, node)}{decision}"
+            f"second guest would destroy its data, so KubeVirt starts none while the first one is reported. Repair the "
+            f"kubelet: {kubectl('describe', NODE, node)}{decision}"
         )
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)
