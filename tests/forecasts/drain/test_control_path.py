@@ -179,6 +179,8 @@ def test_an_api_that_serves_an_expired_certificate_has_webhooks_that_fail(releas
     expired = found("v1.subresources.kubevirt.io")
     assert outcomes(expired) == {"db": VmOutcome.BLOCKS}
     assert "kubectl rollout restart deployment virt-api -n kubevirt" in expired.pods.blockers[0].remedy
+    assert "kubectl meanwhile" not in expired.notes[0]
+    assert "virtctl fails, and so does kubectl for VMs" in expired.notes[0]
     assert found("v1beta1.metrics.k8s.io").drainable is True
 
 
