@@ -224,18 +224,19 @@ def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
         return f"it is {phase}" if phase else NOT_RUNNING, ""
     if state.migration is not None:  # migration-create-admitter.go#EnsureNoMigrationConflict
         why, remedy = _under_way(row, cluster)
-        return f"migration {state.migration.name} is under way{f': {why}' if why else ''}", remedy
+        return f"migration {state.migration.name} is under way{why}", remedy
     if vmis.migratable(vmi) is False:
         return f"it cannot migrate: {vmis.blocking_reason(vmi)}", ""
     return "", ""
 
 
 def _under_way(row: Forecast, cluster: Cluster) -> tuple[str, str]:
-    """Return what a migration is doing. Where its state does not say what keeps it, the forecast of the drain may know."""
+    """Return what a migration is doing, or what those before it came to, where the forecast of the drain knows that alone."""
     ruled = vm_states_outcomes.ruling(row.vmi, row.state, cluster)
     if ruled is not None and ruled.effect is StateEffect.UNKNOWN and row.outcome is VmOutcome.BLOCKS:
-        return row.reason.partition(", but ")[2] or row.reason, row.remedy
-    return (ruled.reason, "") if ruled is not None else ("", "")
+        why = row.reason.partition(", but ")[2] or row.reason
+        return f"{', and ' if why.startswith('its last ') else ': '}{why}", row.remedy
+    return (f": {ruled.reason}", "") if ruled is not None else ("", "")
 
 
 def _where(found: Forecast, ahead: int) -> str:
