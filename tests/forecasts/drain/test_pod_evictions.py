@@ -237,3 +237,20 @@ def test_a_guest_that_is_on_no_list_is_a_doubt(objects, says):
     """VMIs and pods are listed one after the other."""
     found = of_node(*objects)
     assert found.unseen == ((f"what becomes of pod shop/virt-launcher-db: {says}",) if says else ())
+
+
+@for_each(
+    "strategy, phase, says",
+    [
+        ("LiveMigrateIfPossible", "Pending", ""),
+        ("None", "Pending", ""),
+        ("LiveMigrate", "Pending", "its VMI db has no node yet"),
+        ("None", "Running", "its VMI db has no node yet"),
+    ],
+)
+def test_the_pod_of_a_start_leaves_before_its_guest_runs(strategy, phase, says):
+    starts = guest(phase="Scheduling")
+    starts.data["spec"] = {**starts.data.get("spec", {}), "evictionStrategy": strategy}
+    found = of_node(launcher(phase=phase), starts)
+    assert found.blockers == ()
+    assert found.unseen == ((f"what becomes of pod shop/virt-launcher-db: {says}",) if says else ())

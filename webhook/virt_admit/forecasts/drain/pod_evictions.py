@@ -26,7 +26,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -216,6 +216,12 @@ def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     return found
 
 
+def has_nothing_to_evict(node: str, cluster: Cluster) -> bool:
+    """Return whether a drain of a node is known to evict no pod and to wait for none."""
+    here = entry(cluster, by_node, node) or ()
+    return not unlisted(cluster, POD) and not any(is_evicted(pod) or _lingers(pod) for pod in here)
+
+
 def is_evicted(pod: Object) -> bool:
     """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
     return not is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
@@ -263,7 +269,8 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         if not launcher_pods.lost_its_vmi(pod, cluster):
             if (starting := _starting(pod, cluster)) is not None:
                 return starting
-            launcher_pods.require_known_guest(pod, cluster)
+            if not launcher_pods.goes_before_its_guest(pod, cluster):
+                launcher_pods.require_known_guest(pod, cluster)
             return None
         vmi = pod.annotations[launcher_pods.DOMAIN]
         reason = f"its VMI {vmi} does not exist, and KubeVirt refuses to evict the pod without it"
