@@ -140,7 +140,7 @@ def test_on_a_node_that_is_not_ready_no_pod_ends():
         ("Node", "a"),
         ("Pod", "b"),
     ]  # the node once for all pods
-    assert any("does not report" in item.reason for item in found)
+    assert any("does not report, so evicted pods (1 already) are not seen to end" in item.reason for item in found)
 
 
 LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher_pods.DOMAIN: "db"}}

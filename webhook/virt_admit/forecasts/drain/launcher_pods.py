@@ -9,6 +9,7 @@ import datetime
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
@@ -27,6 +28,7 @@ DOMAIN: Final = "kubevirt.io/domain"
 READS: Final = union(
     clock.READS,
     expand.STRATEGY_READS,
+    pod_starts.READS,
     {
         POD: (
             *("metadata.labels", "metadata.creationTimestamp", f"metadata.annotations.{DOMAIN}"),
@@ -72,6 +74,8 @@ def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
         return False
     if pod.at("status", "phase").text != "Pending" or vmi.at("status", "phase").text not in ("Pending", "Scheduling"):
         return False
+    if pod_starts.failure(pod, cluster) and pod_starts.attachment_fault(pod, cluster) is None:
+        return False  # what fails, such as the network plugin, may keep the pod from ending as well
     strategy = expand.strategy(vmi, cluster).value
     return lifecycle.eviction(strategy, vmis.migratable(vmi) is True) is Eviction.SHUTS_DOWN
 

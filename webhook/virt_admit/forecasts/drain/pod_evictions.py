@@ -161,7 +161,8 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
-    silent = _silent_node(node, cluster) if pods or ended or has_vms else None
+    ending = sum(map(_only_ends, (*pods, *ended)))
+    silent = _silent_node(node, ending, cluster) if pods or ended or has_vms else None
     for pod in (*pods, *ended):
         if silent is not None and silent.cause == ProblemCause.NODE_SILENT and _only_ends(pod):
             continue  # the node is the cause, once for all of them
@@ -189,11 +190,12 @@ def _only_ends(pod: Object) -> bool:
     return pod.deleted and not any(item.text for item in pod.metadata["finalizers"].items())
 
 
-def _silent_node(name: str, cluster: Cluster) -> Blocker | None:
+def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
     """Return why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
     node = find(cluster, NODE, "", name)
     if node is not None and node_health.silence_now(name, cluster):
-        reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
+        already = f" ({ending} already)" if ending else ""
+        reason = f"its kubelet does not report, so evicted pods{already} are not seen to end and VMs cannot migrate"
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
         return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
     if node is not None and node_health.cannot_end_pods(node):

@@ -163,7 +163,7 @@ def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
     for event in report.events:
         first = said.setdefault(event.reason, EVENTS[event.event])
         again = first != EVENTS[event.event] and len(event.reason) > _SHORT
-        reason, remedy = (f"as {first}", "") if again else (event.reason, event.remedy)
+        reason, remedy = (f"as for {first}", "") if again else (event.reason, event.remedy)
         yield EVENTS[event.event], event.outcome, reason, remedy
 
 
