@@ -207,9 +207,9 @@ def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Obje
 
 def guest_ended_for_memory() -> Incident:
     facts = (
-        r"its guest ended with an error 95 min ago \(its VMI is Failed\): container compute of its pod was ended for lack of "
-        r"memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. Manual does not "
-        r"start it again",
+        r"its guest ended with an error 95 min ago \(its VMI is Failed\), because container compute of its pod was ended for "
+        r"lack of memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. "
+        r"Manual does not start it again",
         r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
         r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",
     )

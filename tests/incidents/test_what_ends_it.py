@@ -1,35 +1,15 @@
 """What ends a failure that repeats, in the verbs besides the drain, and what must not be advised for it."""
 
-import copy
 import json
-
-import pytest
-from click.testing import CliRunner
 
 from tests.cli.explain_cases import lines
 from tests.health_checks import machine, mhc
-from tests.healthy.parts import snapshot
 from virt_admit.cli.commands.explain import explain
-from virt_admit.cli.main import virt_admit
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
 from . import control_path, fourth_look, starts, target_pods
 from .machines import find
-
-
-@pytest.fixture
-def ask(tmp_path):
-    """Return a function that runs a command on a cluster and returns what it prints."""
-
-    def run(items, *words):
-        path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(snapshot(copy.deepcopy(items))))
-        result = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)])
-        assert result.exit_code in (0, 1, 2), result.output
-        return result.stdout
-
-    return run
 
 
 def test_a_vm_whose_migrations_fail_is_not_told_to_migrate(ask):

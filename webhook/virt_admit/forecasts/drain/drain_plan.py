@@ -41,6 +41,7 @@ from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
+from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(
@@ -89,6 +90,10 @@ class NodePlan:
     """The components of KubeVirt without which no VM leaves, as far as they are known."""
     update: NodeUpdate | None = None
     """What updates the node now. None: nothing does, or nothing says so."""
+    is_empty: bool = False
+    """Whether it is known that a drain has nothing to evict."""
+    is_guarded: bool = False
+    """Whether the node must not be drained, as ``notes`` say: its Machine is held as a member of etcd."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
@@ -271,6 +276,8 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
         waiting,
         control.components,
         updaters.of_nodes(cluster).get(name),
+        not forecasts and VMI not in unread and pod_evictions.has_nothing_to_evict(name, cluster),
+        name in cluster.cached(etcd_guard.held_nodes),
     )
 
 

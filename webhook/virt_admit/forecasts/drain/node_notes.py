@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -86,12 +86,23 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
 
 def _unavailable(cluster: Cluster) -> Sequence[str]:
     """Return which APIs do not answer. They never stop a drain, but commands that need them fail."""
-    down = [found for found in cluster.known(API_SERVICE) if found.condition("Available")["status"].text == "False"]
-    virtctl = "; virtctl fails, so use kubectl meanwhile"
+    by_effect: dict[str, list[str]] = {}
+    for found in cluster.known(API_SERVICE):
+        if found.condition("Available")["status"].text == "False":
+            of_kubevirt = found.name.endswith(control_path.SUBRESOURCES)
+            refused = of_kubevirt and webhook_bundles.served_expired(found)
+            effect = _REFUSED if refused else _NO_VIRTCTL if of_kubevirt else ""
+            by_effect.setdefault(effect, []).append(found.name)
     return [
-        f"APIService {found.name} is not available{virtctl if found.name.endswith(control_path.SUBRESOURCES) else ''}."
-        for found in sorted(down, key=lambda found: found.name)
+        f"APIService {found[0]} is not available{effect}."
+        if len(found) == 1
+        else f"APIServices {names(sorted(found))} are not available{effect}."
+        for effect, found in sorted(by_effect.items())
     ]
+
+
+_NO_VIRTCTL: Final = "; virtctl fails, so use kubectl meanwhile"
+_REFUSED: Final = "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same certificate"
 
 
 def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:

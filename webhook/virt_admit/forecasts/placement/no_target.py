@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import maintenance_updates
@@ -26,8 +27,7 @@ from virt_admit.model.scheduler.inter_pod_affinity import follows
 
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
-_UNSERVED: Final = "virt-handler is not serving it"
-_MOMENT: Final = frozenset(("cordoned", "not Ready", _UNSERVED))
+_MOMENT: Final = frozenset(("cordoned", "not Ready", launcher_pod.UNSERVED))
 _PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
 """The pressures by the refusal of a node that has one."""
 
@@ -196,7 +196,7 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         return Problem(reason, "repair the pod network of one of them", ProblemCause.NO_TARGET, command=command)
     if pressed := _pressed(refusals):
         return pressed
-    unserved = [name for name, why in refusals.items() if _UNSERVED in why or virt_handlers.BROKEN in why]
+    unserved = [name for name, why in refusals.items() if launcher_pod.UNSERVED in why or virt_handlers.BROKEN in why]
     why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
     if unserved == nodes and not any("cordoned" in each or "not Ready" in each for each in refusals.values()):
         reason = f"virt-handler serves none of the nodes that could take it: {names(nodes)}{f' ({why})' if why else ''}"

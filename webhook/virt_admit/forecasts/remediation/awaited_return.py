@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -18,6 +19,7 @@ from virt_admit.model.node_updates.node_phases import EMPTIED
 READS: Final[Reads] = union(
     clock.READS,
     updaters.READS,
+    virt_handlers.HEARTBEAT_READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
@@ -38,9 +40,16 @@ def _update(node: str, cluster: Cluster) -> str:
     return f"{found.kind} {found.name}, whose update reboots it since {duration(lasts)}"
 
 
+def awaited(node: str, cluster: Cluster) -> str:
+    """Return what is about to bring a node back that does not report, and since when; empty: nothing known is."""
+    return _update(node, cluster) or next(_remediations(node, cluster), "")
+
+
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
-    by = _update(node, cluster) or next(_remediations(node, cluster), "")
+    by = awaited(node, cluster)
+    if not by and virt_handlers.outlives_kubelet(cluster, node):
+        return "repair its kubelet: virt-handler there reports, so guests probably run on"
     return f"wait for {by}; repair or fence it if it does not come back" if by else otherwise
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
@@ -61,6 +62,11 @@ def is_held(machine: Object) -> bool:
     """Return whether a Machine that is being deleted stays because it holds a member of etcd."""
     hooks = machine.at("spec", "lifecycleHooks", "preDrain").items()
     return machine.deleted and any((hook["name"].text, hook["owner"].text) == _HOOK for hook in hooks)
+
+
+def held_nodes(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes that must not be drained: their Machines are held as members of etcd."""
+    return frozenset(machine_nodes.node_name(each, cluster) for each in cluster.known(MACHINE) if is_held(each))
 
 
 def replacement(machine: Object, cluster: Cluster) -> tuple[str, str]:

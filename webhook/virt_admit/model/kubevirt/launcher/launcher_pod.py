@@ -31,6 +31,8 @@ MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
 """Label of the target pod of a migration: the uid of the migration."""
 NAME: Final = "vm.kubevirt.io/name"
 """Label of a launcher pod: the host name of its VMI, else its name."""
+UNSERVED: Final = "virt-handler is not serving it"
+"""Why a node without the label ``SCHEDULABLE`` takes no VM."""
 ARCH: Final = "kubernetes.io/arch"
 MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
 CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
@@ -248,7 +250,7 @@ _EPHEMERAL: Final = ("ephemeral", "persistentVolumeClaim", "claimName")
 def _node_selector(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> _Selector:
     selector = _Selector({}, {})
     if moment:
-        selector.demand(SCHEDULABLE, "virt-handler is not serving it")
+        selector.demand(SCHEDULABLE, UNSERVED)
     arch = architecture(vmi, cluster, certain=True)
     if arch:
         selector.demand(ARCH, f"architecture {arch}", arch.lower())

@@ -48,6 +48,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
     left, silent = machine_drain.is_left_to_machine(name, cluster), bool(node_health.silence_now(plan.name, cluster))
+    drains = not (left or silent or plan.is_empty or plan.is_guarded)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -56,7 +57,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), drain=not left and not silent)),
+        commands=tuple(dict.fromkeys(_commands(plan, rights.forbidden(unseen, unreadable), drain=drains))),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)

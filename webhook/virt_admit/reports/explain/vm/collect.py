@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.placement import candidates, start_candidates
+from virt_admit.forecasts.placement import candidates, start_candidates, virt_handlers
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -217,8 +217,8 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
         if lacks is None:
             return vm_events.not_running()
         return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)
-    why, remedy = (f": {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
-    return vm_events.not_running(f"it does not run yet: its VMI is {phase}{why}", remedy)
+    why, remedy = (f", because {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
+    return vm_events.not_running(f"it does not run yet (its VMI is {phase}){why}", remedy)
 
 
 def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
@@ -227,7 +227,7 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
     then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
     killed = memory_kills.problem(vmi, cluster) if phase == "Failed" else None
-    because, avoid = (f": {killed.reason}", killed.remedy) if killed is not None else ("", "")
+    because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
     if then is not Then.OFF:
         return f"it is not running: its VMI is {phase}{because}", avoid
     entered = clock.instant(migrations.entered(vmi, phase))
@@ -272,6 +272,7 @@ def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
         run_strategy=_run_strategy(found),
         status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
         node_reports=not node_health.silence_now(node, cluster) if node else None,
+        node_lost=virt_handlers.is_lost(cluster, node) if node else None,
     )
 
 

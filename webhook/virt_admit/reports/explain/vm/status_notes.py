@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
-from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
@@ -112,9 +112,13 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
     if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
     if virt_handlers.outlives_kubelet(cluster, node):
+        gone = "; its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
+        stop = virtctl("stop", vmi.name, vms.namespace_of(vmi)) if vmis.owner(vmi, VM.kind) else ""
+        decision = f". Or, as a decision, let virt-handler stop the guest: {stop}" if stop else ""
         yield (
-            f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on, and a second "
-            f"one would destroy its data. Repair the kubelet: {kubectl('describe', NODE, node)}"
+            f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on{gone}. A "
+            f"second guest would destroy its data, so KubeVirt starts none while the first one is reported. Repair the "
+            f"kubelet: {kubectl('describe', NODE, node)}{decision}"
         )
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)
