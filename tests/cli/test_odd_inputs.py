@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from tests import blindness, builders
+from tests import blindness, builders, prefork
 from tests.model.kubevirt import drain_cases
 from tests.paths import ROOT
 from virt_admit.cli import main
@@ -26,7 +26,7 @@ CONFIGMAP = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}
 
 
 def virt_admit(*args):
-    command = [sys.executable, "-m", "virt_admit", *map(str, args)]
+    command = [prefork.virt_admit(), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
