@@ -62,7 +62,7 @@ def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
     built = plane.kubectl("kustomize", folder, check=True).stdout
     plane.kubectl("apply", "-f", "-", input=built, check=True)
-    yield [obj for obj in yaml.safe_load_all(built) if obj]
+    yield [obj for obj in yaml.load_all(built, yaml.CSafeLoader) if obj]
     plane.kubectl("delete", "-f", "-", input=built, check=True)
 
 

@@ -44,7 +44,7 @@ def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
     for component in ("medik8s",):
         crds.kubectl("delete", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     for part in ("scan", "base"):  # all but the namespace, which no controller would empty
-        built = yaml.safe_load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout)
+        built = yaml.load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout, yaml.CSafeLoader)
         rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
         crds.kubectl("delete", "-f", "-", input=rest, check=True)
     crds.kubectl("delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True)
