@@ -50,15 +50,17 @@ def plane(crds: ControlPlane) -> ControlPlane:
 
 
 def build(plane: ControlPlane, path: str) -> list[dict[str, Any]]:
-    """Return what kustomize makes of a folder. It runs once for each."""
-    found: list[dict[str, Any]] = json.loads(_built(plane, path))
+    """Return what kustomize makes of a folder. It runs once for each of ours."""
+    found: list[dict[str, Any]] = json.loads((_built_once if path in BUILDS else _built)(plane, path))
     return found
 
 
-@functools.cache
 def _built(plane: ControlPlane, path: str) -> str:
     built = plane.kubectl("kustomize", MANIFESTS / path, check=True).stdout
     return json.dumps([obj for obj in yaml.load_all(built, yaml.CSafeLoader) if obj])
+
+
+_built_once = functools.cache(_built)
 
 
 def as_text(objects: Iterable[dict[str, Any]]) -> str:
