@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tests.advice import risky
 from tests.incidents import (
+    component_faults,
     control_path,
     failures,
     fourth_look,
@@ -32,6 +33,7 @@ INCIDENTS = [
     *leftovers.incidents(),
     *targets.incidents(),
     *starts.incidents(),
+    *component_faults.incidents(),
 ]
 
 

@@ -78,7 +78,11 @@ def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     def takes(node: str) -> bool:
         return (target.placement.judged.get(node) or "").startswith(pod_networks.BROKEN)  # and nothing else refuses it
 
-    return preemption_effects.problem(target, cluster) or start_doubts.network(takes, cluster)
+    return (
+        preemption_effects.problem(target, cluster)
+        or start_doubts.network(takes, cluster)
+        or start_doubts.drivers(target.placement.judged, target.pod.namespace, target.pod.claims, cluster)
+    )
 
 
 def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:

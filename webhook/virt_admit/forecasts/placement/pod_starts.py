@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -87,6 +88,12 @@ def remedy(pod: Object, cluster: Cluster) -> str:
         if driver:
             return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
     return typed("remove that cause", kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod is kept from starting by a part of its node, so that it may start on another one."""
+    said = _said(pod, cluster)
+    return _PLUGIN.search(said) is not None or node_drivers.named_by(said) is not None
 
 
 def terminations(pod: Object) -> Iterator[tuple[str, Field]]:

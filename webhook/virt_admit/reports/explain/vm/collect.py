@@ -84,8 +84,10 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
     faulted = move is None and faulted_volumes.problem(found.obj, cluster) is not None
-    bound = _bound(found, cluster) if move is None else ""
-    placement = move.row.placement if move is not None else None if bound else _start(found, cluster, unseen)
+    bound = _bound(found, cluster, unseen) if move is None else None
+    placement = (
+        move.row.placement if move is not None else None if bound is not None else _start(found, cluster, unseen)
+    )
     unseen += placement.unseen if placement is not None else ()
     rules = _rules(found, cluster, opinion, unseen)
     state, drain = move.row.state if move is not None else None, _drain(found, move, events)
@@ -96,7 +98,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=() if faulted else placement.certain if placement is not None else (bound,) if bound else None,
+        candidates=() if faulted else placement.certain if placement is not None else bound or None,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
@@ -134,12 +136,21 @@ def _migrates(events: Sequence[EventForecast]) -> bool:
     return any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
 
 
-def _bound(found: FoundVm, cluster: Cluster) -> str:
-    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; empty: none yet."""
-    if found.vmi is None or found.vmi.at("status", "phase").text not in STARTING_PHASES:
-        return ""
-    pod = stuck_starts.starting_pod(found.vmi, cluster)
-    return (pod.at("spec", "nodeName").text or "") if pod is not None else ""
+def _bound(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
+    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; None: none yet.
+
+    Where the pod does not start for a fault of that node, the others; empty: that cannot be determined.
+    """
+    vmi = found.vmi
+    if vmi is None or vmi.at("status", "phase").text not in STARTING_PHASES:
+        return None
+    pod = stuck_starts.starting_pod(vmi, cluster)
+    node = pod.at("spec", "nodeName").text if pod is not None else None
+    others = stuck_starts.elsewhere(vmi, cluster)
+    if others is None:
+        return (node,) if node else None
+    unseen += [] if others else [f"whether it starts on another node than {node}"]
+    return others
 
 
 class _Around(NamedTuple):
