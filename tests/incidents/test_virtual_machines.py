@@ -13,6 +13,7 @@ from tests.incidents import (
     failures,
     fourth_look,
     leftovers,
+    paused,
     placement,
     second_look,
     starts,
@@ -34,6 +35,7 @@ INCIDENTS = [
     *targets.incidents(),
     *starts.incidents(),
     *component_faults.incidents(),
+    *paused.incidents(),
 ]
 
 

@@ -23,6 +23,7 @@ from virt_admit.forecasts.drain import (
     vm_problems,
     vmi_evictions,
 )
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
@@ -257,7 +258,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
             raise Unseen(unread)
     if ruled is not None:
         return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
-    return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable")
+    return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable{paused_guests.stays(vmi)}")
 
 
 def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, start_obstacles
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
@@ -283,6 +284,7 @@ def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
         run_strategy=_run_strategy(found),
         status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
         node_reports=not node_health.silence_now(node, cluster) if node else None,
+        paused=(paused_guests.reason(vmi) or None) if vmi is not None and node else None,
     )
 
 

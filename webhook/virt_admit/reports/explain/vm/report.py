@@ -34,6 +34,8 @@ class ExplainedVm:
     """What KubeVirt itself says of the VM (``printableStatus``): ``Running``, ``ErrorUnschedulable``."""
     node_reports: bool | None
     """Whether its node reports. Otherwise it is not known whether its guest runs. None: it has no node."""
+    paused: str | None = None
+    """Why its guest is paused, by KubeVirt's condition: ``PausedByUser``, ``PausedIOError``. None: it is not paused."""
 
 
 @dataclass(frozen=True, slots=True)

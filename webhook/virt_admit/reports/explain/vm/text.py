@@ -71,7 +71,8 @@ def headline(report: VmReport) -> str:
             f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, does not run yet"
         )
     silent = ", which does not report" if vm.node_reports is False else ""
-    return f"{called}: {vm.phase} on {vm.node}{silent}"
+    paused = f", but paused ({vm.paused})" if vm.paused else ""
+    return f"{called}: {vm.phase} on {vm.node}{paused}{silent}"
 
 
 def facts(report: VmReport) -> Iterator[tuple[str, str]]:
