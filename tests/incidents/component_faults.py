@@ -2,7 +2,7 @@
 
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, storage_class
-from tests.healthy.parts import Object, ago, deployment, namespaces, obj
+from tests.healthy.parts import Object, ago, deployment, namespaces, obj, service, webhook
 
 from .machines import NO, UNKNOWN, YES, Incident, find, guest, launcher_of
 from .starts import starting
@@ -105,5 +105,64 @@ def drivers_everywhere() -> Incident:
     return Incident("drivers-everywhere", SOURCE, items, YES, (r"A drain of w1 ends",))
 
 
+def kubemacpool() -> list[Object]:
+    """Return the webhooks of kubemacpool, whose only pod is ended for lack of memory: one of them selects no namespace."""
+    items = namespaces("hco")
+    items += deployment("kubemacpool", "hco", ["w2"], {"control-plane": "mac"})
+    items += service("kubemacpool-service", "hco", {"control-plane": "mac"}, ["w2"])
+    for endpoint in find(items, "EndpointSlice", "kubemacpool-service-abc")["endpoints"]:
+        endpoint["conditions"] |= {"ready": False, "serving": False}
+    pod = next(each for each in items if each["kind"] == "Pod")
+    crashing(pod, minutes=312, ended={"exitCode": 137, "reason": "OOMKilled"}, limit="300Mi")
+    rules = {"pods.kubemacpool.io": ("", ["pods"], ["CREATE"])}
+    rules |= {"vms.kubemacpool.io": ("kubevirt.io", ["virtualmachines"], ["CREATE", "UPDATE"])}
+    found = webhook("Mutating", "kubemacpool-mutator", ("hco", "kubemacpool-service"), rules)
+    for entry, operator, value in zip(found["webhooks"], ("In", "NotIn"), ("allocate", "ignore"), strict=True):
+        selected = {"key": entry["name"], "operator": operator, "values": [value]}
+        entry["namespaceSelector"] = {"matchExpressions": [selected]}
+    return [*items, found]
+
+
+MACS = "https://github.com/kubevirt/monitoring/pull/60"
+
+
+def refused_start() -> Incident:
+    items = plain() + kubemacpool() + guest("erp", "w1", run="Halted")
+    items = [each for each in items if each["kind"] != "VirtualMachineInstance" and each != launcher_of(items, "erp")]
+    find(items, "VirtualMachine", "erp")["status"] |= {"printableStatus": "Stopped", "ready": False}
+    facts = (
+        r"it is not running, and virtctl start fails\n",
+        r"virtctl start fails, because webhook vms.kubemacpool.io refuses each change of a VM in namespace vms: Service "
+        r"hco/kubemacpool-service has no ready endpoint \(pod \S+ is not ready since 5 h 12: CrashLoopBackOff, container main "
+        r"OOMKilled at its limit of 300Mi\)\. It does not end by itself",
+        r"give container main of pod \S+ more memory.*: kubectl logs \S+ -n hco --previous",
+        r"as a decision, leave namespace vms out of that webhook until then: kubectl label namespace vms "
+        r"vms.kubemacpool.io=ignore",
+        r"Commands\n  kubectl describe vm erp",
+    )
+    return Incident("refused-start", MACS, items, YES, facts, ("explain", "vm/erp"))
+
+
+def refused_changes_in_a_drain() -> Incident:
+    items = plain() + kubemacpool() + guest("web", "w1")
+    return Incident("refused-changes-in-a-drain", MACS, items, YES, (r"migrates +vms/web", r"A drain of w1 ends"))
+
+
+def refused_changes() -> Incident:
+    items = plain() + kubemacpool() + guest("web", "w1")
+    facts = (
+        r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of VMs \(virtctl start, stop\) fail",
+    )
+    return Incident("refused-changes", MACS, items, YES, facts, ("scan",))
+
+
 def incidents() -> list[Incident]:
-    return [driver_not_registered(), target_without_driver(), no_target_with_driver(), drivers_everywhere()]
+    return [
+        refused_start(),
+        refused_changes_in_a_drain(),
+        refused_changes(),
+        driver_not_registered(),
+        target_without_driver(),
+        no_target_with_driver(),
+        drivers_everywhere(),
+    ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
+from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import paused_guests
@@ -183,7 +184,7 @@ def _commands(
     own = (
         commands.of_running(found, move.row.state, move.events, cluster)
         if move is not None
-        else commands.of_stopped(found, _run_strategy(found))
+        else commands.of_stopped(found, _run_strategy(found), cluster)
     )
     broken = commands.of_parts(
         found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
@@ -226,6 +227,11 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
         lacks = start_obstacles.of_stopped(found.vm, cluster) if found.vm is not None else None
+        refused = vm_writes.refused_start(found.vm, cluster) if found.vm is not None else None
+        if lacks is None and refused is not None:
+            return vm_events.not_running(
+                f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
+            )
         if lacks is None:
             return vm_events.not_running()
         return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)

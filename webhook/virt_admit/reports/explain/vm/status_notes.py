@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
@@ -36,6 +37,8 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
         yield from _starts(found.vm)
+        refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
+        yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
         yield from _instance(found.vmi, migrates=migrates)
