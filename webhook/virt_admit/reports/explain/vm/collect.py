@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, start_obstacles
+from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, rejected_pods, start_obstacles
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -100,7 +100,11 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=() if faulted else placement.certain if placement is not None else bound or None,
+        candidates=()
+        if faulted
+        else _open(found, placement, cluster, unseen)
+        if placement is not None
+        else bound or None,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
@@ -132,6 +136,18 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
     except Unseen as blind:
         unseen.append(blind.what)
         return None
+
+
+def _open(found: FoundVm, placement: Placement, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
+    """Return the nodes that take a VM, without those whose kubelets reject its pods; None: not known which these are."""
+    nodes = placement.certain
+    rejected = rejected_pods.of_vm(found.vm, found.vmi, cluster) if found.vm is not None else None
+    if nodes is None or rejected is None or (found.vmi is not None and vmis.running(found.vmi)):
+        return nodes
+    if not rejected.nodes and len(nodes) > 1:
+        unseen.append(f"which node rejects the pods of {found.full_name}")
+        return None
+    return tuple(name for name in nodes if rejected.nodes and name not in rejected.nodes)
 
 
 def _migrates(events: Sequence[EventForecast]) -> bool:
