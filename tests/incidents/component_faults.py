@@ -4,7 +4,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, storage_class
 from tests.healthy.parts import Object, ago, deployment, namespaces, obj, service, webhook
 
-from .machines import NO, UNKNOWN, YES, Incident, find, guest, launcher_of
+from .machines import NO, UNKNOWN, YES, Incident, draining, event, find, guest, launcher_of, migration, target_pod
 from .starts import starting
 
 LONGHORN = "driver.longhorn.io"
@@ -156,8 +156,46 @@ def refused_changes() -> Incident:
     return Incident("refused-changes", MACS, items, YES, facts, ("scan",))
 
 
+NO_PORT = "configure nic failed ovs interface 99974c1c66d8_h is not ready after 30s"
+
+
+def without_network(plugin: str, error: str, **fields: list[str]) -> list[Object]:
+    """Return a drain whose migrations are given up, as no target pod of db gets a network, while web came to w2 meanwhile."""
+    items = draining(name="db", **fields)
+    for minutes in (48, 32, 16):
+        times = {"Pending": 60.0 * minutes, "Failed": 60.0 * minutes - 906}
+        items.append(migration("db", times, name=f"kubevirt-evacuation-db-{minutes}"))
+    move = migration("db", {"Pending": 372})
+    items.append(move)
+    pod = target_pod(items, "db", "w2", move, 360, ready=False, waiting={"waiting": {"reason": "ContainerCreating"}})
+    said = f'Failed to create pod sandbox: failed to setup network for sandbox: plugin type="{plugin}" failed (add): {error}'
+    items.append(event(pod, "FailedCreatePodSandBox", said, "kubelet"))
+    other = guest("web", "w2")
+    launcher_of(other, "web")["metadata"]["creationTimestamp"] = ago(minutes=40)
+    daemons = deployment(f"{plugin}-cni", "kube-system", ["w1", "w2", "w3"], {"app": "cni"}, kind="DaemonSet")
+    return [*items, *other, *daemons]
+
+
+def port_that_waits_for_the_migration() -> Incident:
+    items = without_network("kube-ovn", NO_PORT, hotplugged=["data"]) + claim("data")
+    facts = (
+        r"its ovs interface is not ready after 30s\. Kube-OVN prepares it only after the phase Pending of the migration.* "
+        r"because of hotplugged volume data: on every node they wait for each other",
+        r"virtctl removevolume db --volume-name=data -n vms",
+    )
+    return Incident("port-waits-for-migration", "https://github.com/kubeovn/kube-ovn/issues/7416", items, NO, facts)
+
+
+def plugin_that_serves_others() -> Incident:
+    items = without_network("calico", "no policy for this endpoint")
+    facts = (r"network plugin calico works on w2 for pod vms/virt-launcher-web-\w+, so see what it lacks for this one",)
+    return Incident("plugin-serves-others", "https://github.com/kubeovn/kube-ovn/issues/7416", items, NO, facts)
+
+
 def incidents() -> list[Incident]:
     return [
+        port_that_waits_for_the_migration(),
+        plugin_that_serves_others(),
         refused_start(),
         refused_changes_in_a_drain(),
         refused_changes(),
