@@ -84,6 +84,10 @@ def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> It
     yield shell("kubectl", "describe", kind, argument(found.name), *where)
 
 
+_ABSENT: Final = " does not exist"
+"""What the problem of a claim ends with that no command can show."""
+
+
 def of_parts(
     namespace: str,
     budgets: Sequence[BudgetOfVm],
@@ -96,7 +100,7 @@ def of_parts(
         if budget.blocks:
             yield shell("kubectl", "describe", "poddisruptionbudget", argument(budget.name), "-n", namespace)
     for volume in volumes:
-        if volume.problem and volume.claim:
+        if volume.problem and volume.claim and not volume.problem.endswith(_ABSENT):
             yield shell("kubectl", "describe", "persistentvolumeclaim", argument(volume.claim), "-n", namespace)
     for part in control:
         if part.healthy is not True:
