@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import names
-from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.problems import Problem
 
 IO_ERROR: Final = "PausedIOError"
 BY_USER: Final = "PausedByUser"
@@ -72,7 +72,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         remedy = _larger(vmi, volumes)
     else:
         remedy = typed("repair that storage", shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace))
-    return Problem(f"{begin}{because}. {ends}", remedy, ProblemCause.MIGRATION_FAILS)
+    return Problem(f"{begin}{because}. {ends}", remedy)
 
 
 def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
