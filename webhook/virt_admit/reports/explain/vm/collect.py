@@ -85,12 +85,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     migratable = _migratable(found, cluster, unseen)
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
-    faulted = move is None and faulted_volumes.problem(found.obj, cluster) is not None
-    bound = _bound(found, cluster, unseen) if move is None else None
-    placement = (
-        move.row.placement if move is not None else None if bound is not None else _start(found, cluster, unseen)
-    )
-    unseen += placement.unseen if placement is not None else ()
+    nodes, placement = _places(found, move, cluster, unseen)
     rules = _rules(found, cluster, opinion, unseen)
     state, drain = move.row.state if move is not None else None, _drain(found, move, events)
     named = tuple(dict.fromkeys(unseen))
@@ -100,11 +95,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=()
-        if faulted
-        else _open(found, placement, cluster, unseen)
-        if placement is not None
-        else bound or None,
+        candidates=nodes,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
@@ -122,6 +113,18 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         notes=tuple(status_notes.notes(found, cluster, migrates=_migrates(events))),
         unseen=named,
     )
+
+
+def _places(
+    found: FoundVm, move: _Move | None, cluster: Cluster, unseen: list[str]
+) -> tuple[tuple[str, ...] | None, Placement | None]:
+    """Return the nodes where a VM could run next, and why the others refuse it; None: that cannot be determined."""
+    bound = _bound(found, cluster, unseen) if move is None else None
+    placement = move.row.placement if move is not None else _start(found, cluster, unseen) if bound is None else None
+    unseen += placement.unseen if placement is not None else ()
+    if move is None and faulted_volumes.problem(found.obj, cluster) is not None:
+        return (), placement
+    return _open(found, placement, cluster, unseen) if placement is not None else bound or None, placement
 
 
 def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | None:
