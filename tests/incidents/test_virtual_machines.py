@@ -8,10 +8,12 @@ from click.testing import CliRunner
 
 from tests.advice import risky
 from tests.incidents import (
+    component_faults,
     control_path,
     failures,
     fourth_look,
     leftovers,
+    paused,
     placement,
     second_look,
     starts,
@@ -32,6 +34,8 @@ INCIDENTS = [
     *leftovers.incidents(),
     *targets.incidents(),
     *starts.incidents(),
+    *component_faults.incidents(),
+    *paused.incidents(),
 ]
 
 

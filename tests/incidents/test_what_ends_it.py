@@ -8,7 +8,7 @@ from virt_admit.cli.commands.explain import explain
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
-from . import control_path, fourth_look, starts, target_pods
+from . import component_faults, control_path, fourth_look, starts, target_pods
 from .machines import find
 
 
@@ -79,3 +79,16 @@ def test_a_scan_offers_no_eviction_strategy_to_a_vm_that_has_it(ask):
 
     assert "[vm-shutdown-on-drain]" in said
     assert "kubectl patch vm ub22gpu" not in said
+
+
+def test_a_webhook_that_selects_no_namespace_refuses_no_pods(ask):
+    said = ask(component_faults.refused_changes().items, "scan")
+
+    assert "new pods fail" not in said
+    assert "webhooks[0]" not in said
+
+
+def test_a_vm_that_runs_and_cannot_be_stopped_is_told_so(ask):
+    said = ask(component_faults.refused_changes().items, "explain", "vm/web")
+
+    assert "virtctl stop fails, because webhook vms.kubemacpool.io refuses each change of a VM" in said

@@ -8,6 +8,8 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -183,7 +185,9 @@ def _cause_of(why: str) -> str:
 
 
 def _passes(cause: str) -> bool:
-    return cause in _MOMENT or cause in _PRESSURE or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN))
+    return (
+        cause in _MOMENT or cause in _PRESSURE or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN, LACKS))
+    )
 
 
 def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
@@ -194,6 +198,11 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         reason = f"no node that could take it is ready: {names(nodes)} ({without_network})"
         command = "kubectl get pods -A -o wide --field-selector " + argument(f"spec.nodeName={nodes[0]}")
         return Problem(reason, "repair the pod network of one of them", ProblemCause.NO_TARGET, command=command)
+    without_driver = next(((name, why) for name, why in refusals.items() if why.startswith(LACKS)), None)
+    if without_driver is not None:
+        node, why = without_driver
+        reason = f"no node that could take it is ready: {names(nodes)} ({why})"
+        return Problem(reason, node_drivers.remedy(why.split()[2], node, cluster), ProblemCause.NO_TARGET)
     if pressed := _pressed(refusals):
         return pressed
     unserved = [name for name, why in refusals.items() if launcher_pod.UNSERVED in why or virt_handlers.BROKEN in why]

@@ -197,9 +197,9 @@ def _gone(obj: Object, sets: Collection[str], cluster: Cluster) -> Iterator[str]
     for event in events.known("MachineSet", "SuccessfulCreate", cluster):
         name = _CREATED.search(event["message"].text or "")
         if name and event.at("involvedObject", "namespace").text == obj.namespace and _about(event) in sets:
-            made[name[1]] = events.time(event)
+            made[name[1]] = events.time_of(event)
     for event in events.known("Machine", "MachineMarkedUnhealthy", cluster):
-        begun, ended = made.get(_about(event)), events.time(event)
+        begun, ended = made.get(_about(event)), events.time_of(event)
         words = event["message"].text or ""
         by_it = words.endswith(f" by {obj.namespace}/{obj.name}") and words.startswith(f"Machine {obj.namespace}/")
         if by_it and begun and ended and allowed <= ended - begun < allowed + _SLACK:

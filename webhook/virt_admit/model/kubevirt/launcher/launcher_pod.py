@@ -208,14 +208,14 @@ def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector 
 def claims(spec: Field) -> Iterator[str]:
     """Yield the claims that the launcher pod of a VMI spec mounts."""
     for volume in spec["volumes"].items():
-        if not _is_hotplugged(volume):
+        if not is_hotplugged(volume):
             yield from claims_of(volume)
 
 
 def attached_claims(spec: Field) -> Iterator[str]:
     """Yield the claims of hotplugged volumes, which a pod of its own attaches on the node of the launcher pod."""
     for volume in spec["volumes"].items():
-        if _is_hotplugged(volume):
+        if is_hotplugged(volume):
             yield from claims_of(volume)
     for volume in spec["utilityVolumes"].items():
         name = volume["claimName"].text
@@ -223,7 +223,8 @@ def attached_claims(spec: Field) -> Iterator[str]:
             yield name
 
 
-def _is_hotplugged(volume: Field) -> bool:
+def is_hotplugged(volume: Field) -> bool:
+    """Return whether a pod of its own attaches a volume to the node of the launcher pod."""
     hotpluggable = (volume.at(source, "hotpluggable").boolean for source in ("persistentVolumeClaim", "dataVolume"))
     return any(hotpluggable) or volume["memoryDump"].present
 

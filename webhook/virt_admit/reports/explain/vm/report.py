@@ -36,6 +36,8 @@ class ExplainedVm:
     """Whether the kubelet of its node reports. None: it has no node."""
     node_lost: bool | None
     """Whether its virt-handler does not report either: it is not known whether the guest runs. None: it has no node."""
+    paused: str | None = None
+    """Why its guest is paused, by KubeVirt's condition: ``PausedByUser``, ``PausedIOError``. None: it is not paused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
@@ -35,7 +37,10 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
         yield from _starts(found.vm)
+        refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
+        yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
+        yield from _paused(found.vmi, cluster)
         yield from _instance(found.vmi, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
@@ -77,6 +82,17 @@ def _starts(vm: Object) -> Iterator[str]:
         yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
     if vm.condition("RestartRequired")["status"].text == "True":
         yield "changes of its template wait for a restart (RestartRequired)"
+
+
+def _paused(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why the guest of a VMI is paused, and what ends that."""
+    if stopped := paused_guests.problem(vmi, cluster):
+        yield stopped.reason
+    elif paused_guests.reason(vmi) == paused_guests.BY_USER:
+        resume = shell("virtctl", "unpause", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
+        yield f"its guest is {paused_guests.words(vmi, cluster)}, until a user resumes it: {resume}"
+    elif paused_guests.reason(vmi):
+        yield f"its guest is {paused_guests.words(vmi, cluster)}"
 
 
 def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:

@@ -81,7 +81,8 @@ def headline(report: VmReport) -> str:
         if vm.node_reports is False
         else ""
     )
-    return f"{called}: {vm.phase} on {vm.node}{silent}"
+    paused = f", but paused ({vm.paused})" if vm.paused else ""
+    return f"{called}: {vm.phase} on {vm.node}{paused}{silent}"
 
 
 def facts(report: VmReport) -> Iterator[tuple[str, str]]:
