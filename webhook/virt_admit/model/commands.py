@@ -88,6 +88,16 @@ def _resource(kind: Kind) -> str:
 
 
 _AMBIGUOUS: Final = frozenset(
-    (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster", "Upgrade", "Setting", "VolumeAttachment")
+    (
+        CAPI_MHC.kind,
+        "Machine",
+        "MachineSet",
+        "MachineDeployment",
+        "Cluster",
+        "Upgrade",
+        "Plan",
+        "Setting",
+        "VolumeAttachment",
+    )
 )
 """Kinds that several API groups have, or whose name alone is not clear."""

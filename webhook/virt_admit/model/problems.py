@@ -64,6 +64,8 @@ class ProblemCause(enum.StrEnum):
     """The operators of the cluster are updated before its nodes, and one of them does not get well."""
     NODE_UPDATE_FAILED = "NodeUpdateFailed"
     NODE_UPDATE_LATE = "NodeUpdateLate"
+    ORDER_STANDS = "UpdateOrderStands"
+    """An order to update nodes does not go on."""
     EVICTION_REFUSED = "EvictionRefused"
     VOLUMES_DIFFER = "VolumesDiffer"
     VOLUME_DEGRADED = "VolumeDegraded"

@@ -24,8 +24,9 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
-from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.node_updates import config_pool_updates, machine_rollouts, talos_upgrades, upgrade_plans
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import bare_metal, check_scope, control_plane, machine_starts, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
@@ -58,6 +59,8 @@ READS: Final[Reads] = union(
     control_plane.READS,
     node_health.READS,
     pod_evictions.READS,
+    upgrade_plans.READS,
+    talos_upgrades.READS,
     bare_metal.READS,
     machine_starts.SLOW_READS,
     {CAPI_MHC: (), CAPI_CLUSTER: ()},
@@ -109,6 +112,24 @@ def of_release(update: ClusterUpdate) -> Obstacle | None:
     """Return why no pool gets the release that an administrator has asked for; None: nothing certainly holds it."""
     stop = update.stop
     return Obstacle(stop.reason, stop.remedy, stop.id) if stop is not None else None
+
+
+def of_orders(cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why nodes are not updated although an administrator has ordered it: the order goes on only after a change."""
+    for each in cluster.cached(_standing_orders):
+        if each.certain:
+            yield Obstacle(each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order))
+
+
+def order_doubts(cluster: Cluster) -> Iterator[str]:
+    """Yield which orders to update nodes have not moved for long."""
+    yield from (
+        f"whether {each.reason}. {each.remedy}" for each in cluster.cached(_standing_orders) if not each.certain
+    )
+
+
+def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
+    return (*upgrade_plans.standing(cluster), *talos_upgrades.standing(cluster))
 
 
 def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:

@@ -164,6 +164,9 @@ MDR_TEMPLATE: Final = Kind(
     "MachineDeletionRemediationTemplate",
     entry="templates",
 )
+SNR: Final = Kind(SNR_TEMPLATE.group, ("v1alpha1",), "selfnoderemediations", "SelfNodeRemediation")
+FAR: Final = Kind(FAR_TEMPLATE.group, ("v1alpha1",), "fenceagentsremediations", "FenceAgentsRemediation")
+MDR: Final = Kind(MDR_TEMPLATE.group, ("v1alpha1",), "machinedeletionremediations", "MachineDeletionRemediation")
 NODE: Final = Kind(
     "",
     ("v1",),
@@ -327,6 +330,10 @@ CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "mach
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
 UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)
+PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
+_TUPPR: Final = "tuppr.home-operations.com"
+TALOS_UPGRADE: Final = Kind(_TUPPR, ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False)
+KUBERNETES_UPGRADE: Final = Kind(_TUPPR, ("v1alpha1",), "kubernetesupgrades", "KubernetesUpgrade", namespaced=False)
 VOLUME_ATTACHMENT: Final = Kind(
     "storage.k8s.io",
     ("v1",),
