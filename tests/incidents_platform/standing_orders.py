@@ -117,10 +117,32 @@ def health_check_that_never_passes() -> Incident:
     return Incident("https://github.com/ionfury/homelab/pull/863", items, "upgrade", 1, says, never)
 
 
+def update_of_kubevirt_with_a_dead_node() -> Incident:
+    """One node has been down for long. Its virt-handler is the one that may be unavailable, so no other is replaced."""
+    items = dead(cluster(), "n3")
+    for each in items:
+        if each["kind"] == "Pod" and each["spec"]["nodeName"] == "n3":
+            each.update(unready(each))
+    only(items, "DaemonSet", "virt-handler")["spec"]["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": 1}}
+    own = only(items, "KubeVirt", "kubevirt")["status"]
+    own["targetKubeVirtVersion"] = "v1.6.2"
+    words = "Transitioning from previous version v1.6.0 to target version v1.6.2"
+    own["conditions"] = [
+        said(kind, "True", "UpdateInProgress", words, hours=2.5) for kind in ("Available", "Progressing", "Degraded")
+    ]
+    says = (
+        "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before virt-handler is replaced on n3, which does "
+        "not report since 5 h 00 (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
+    )
+    source = "https://github.com/kubevirt/kubevirt/pull/6702"
+    return Incident(source, items, "explain node/n3", 0, says, ("edit daemonset", "rollout undo"))
+
+
 def incidents() -> list[Incident]:
     return [
         fencing_that_failed(),
         budget_of_pods_that_just_start(),
         taint_without_toleration(),
         health_check_that_never_passes(),
+        update_of_kubevirt_with_a_dead_node(),
     ]

@@ -30,6 +30,8 @@ class ProblemCause(enum.StrEnum):
     POD_NOT_ENDING = "PodNotEnding"
     POD_KEPT = "CompletedPodKept"
     """A pod has ended, and what drains its node waits until it is deleted."""
+    VOLUME_KEPT = "VolumeKeptAttached"
+    """A pod that no drain ends keeps a volume attached, for which the deletion of a Machine waits."""
     POD_WITHOUT_VMI = "PodWithoutVmi"
     MIGRATION_FAILS = "MigrationFails"
     TARGETS_INCOMPATIBLE = "MigrationTargetsIncompatible"

@@ -128,14 +128,7 @@ NM: Final = Kind(
     namespaced=False,
     entry="maintenance",
 )
-NM_KUBEVIRT: Final = Kind(
-    "nodemaintenance.kubevirt.io",
-    ("v1beta1",),
-    "nodemaintenances",
-    "NodeMaintenance",
-    namespaced=False,
-    entry="maintenance",
-)
+NM_KUBEVIRT: Final = NM._replace(group="nodemaintenance.kubevirt.io")
 SNR_TEMPLATE: Final = Kind(
     "self-node-remediation.medik8s.io",
     ("v1alpha1",),
@@ -299,6 +292,7 @@ ENDPOINT_SLICE: Final = Kind(
 DEPLOYMENT: Final = Kind(
     "apps", ("v1",), "deployments", "Deployment", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
+DAEMON_SET: Final = Kind("apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True)
 STATEFUL_SET: Final = Kind(
     "apps", ("v1",), "statefulsets", "StatefulSet", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
@@ -331,9 +325,12 @@ HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Up
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
 UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)
 PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
-_TUPPR: Final = "tuppr.home-operations.com"
-TALOS_UPGRADE: Final = Kind(_TUPPR, ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False)
-KUBERNETES_UPGRADE: Final = Kind(_TUPPR, ("v1alpha1",), "kubernetesupgrades", "KubernetesUpgrade", namespaced=False)
+TALOS_UPGRADE: Final = Kind(
+    "tuppr.home-operations.com", ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False
+)
+KUBERNETES_UPGRADE: Final = TALOS_UPGRADE._replace(plural="kubernetesupgrades", kind="KubernetesUpgrade")
+SUBSCRIPTION: Final = Kind("operators.coreos.com", ("v1alpha1",), "subscriptions", "Subscription")
+INSTALL_PLAN: Final = Kind("operators.coreos.com", ("v1alpha1",), "installplans", "InstallPlan")
 VOLUME_ATTACHMENT: Final = Kind(
     "storage.k8s.io",
     ("v1",),
