@@ -22,11 +22,12 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, names
-from virt_admit.model.node_updates import update_acknowledgements
+from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
 READS: Final[Reads] = union(
     clock.READS,
+    incompatible_operators.READS,
     {
         CLUSTER_VERSION: (),
         CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason", "status.versions"),
@@ -128,6 +129,7 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
         return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
     refusing = _operators(cluster, "Upgradeable", "False")
     acknowledge = update_acknowledgements.remedy(words, version, cluster)
+    acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
     if acknowledge or not refusing:
         return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
     which = names((each.name for each in refusing), 120)
