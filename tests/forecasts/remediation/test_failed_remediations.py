@@ -81,3 +81,17 @@ def test_one_that_cannot_be_read():
     assert [*failed_remediations.unread(own, "w1", hidden)] == [
         "selfnoderemediations.self-node-remediation.medik8s.io ops/w1"
     ]
+
+
+@pytest.mark.parametrize(("phase", "failed"), [("Failed", True), ("Waiting", False), ("Deleting", False)])
+def test_a_host_that_was_switched_off(phase, failed):
+    """Metal3 leaves a host alone that its administrator has switched off."""
+    metal = "infrastructure.cluster.x-k8s.io/v1beta1"
+    own = manifest("cluster.x-k8s.io/v1beta1", "MachineHealthCheck", "workers", "capi")
+    machine = manifest("cluster.x-k8s.io/v1beta1", "Machine", "m1", "capi")
+    found = cluster(own, machine, manifest(metal, "Metal3Remediation", "m1", "capi", status={"phase": phase}))
+    result = failed_remediations.of_node(own, "w1", found, machine)
+    assert (result is not None) is failed
+    if result is not None:
+        assert "spec.online of its BareMetalHost is false" in result.reason
+        assert result.remedy.endswith("kubectl delete metal3remediation m1 -n capi")

@@ -234,7 +234,7 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     remediator = course.stage.name if course.stage is not None else ""
     machine = _machine_of(view, node, loss.cluster) if _deletes(view, course) else None
     begun = machine_replacement.deletion(machine, node, loss)
-    if (failed := failed_remediations.of_node(check.obj, node, loss.cluster)) is not None and not begun:
+    if not begun and (failed := failed_remediations.of_node(check.obj, node, loss.cluster, view.nodes[node])):
         return Actor(node, view.title, remediator, refuses=failed.reason, remedy=failed.remedy, begun=failed.reason)
     refuses, unseen = (loss.stopped, ()) if begun else _refusal(view, node, loss)
     freed = refuses or _freed(view, course, machine, node, loss)

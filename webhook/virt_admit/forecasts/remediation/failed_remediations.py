@@ -1,9 +1,10 @@
-"""Remediations that a NodeHealthCheck has begun and that have failed for good: it makes another one only after a change.
+"""Remediations that a health check has begun and that have failed for good: it makes another one only after a change.
 
-With ``remediationTemplate`` it waits for its object without a limit; with ``escalatingRemediations`` it goes on to the next
-template, up to the last one. Sources: medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go
-#remediate (no time-out: nothing to do any more), #remediationFailed; medik8s/fence-agents-remediation:pkg/utils/
-conditions.go#UpdateConditions (the agent runs only while Processing is True).
+With ``remediationTemplate`` a NodeHealthCheck waits for its object without a limit; with ``escalatingRemediations`` it goes on
+to the next template, up to the last one. Sources: medik8s/node-healthcheck-operator:internal/controller/
+nodehealthcheck_controller.go#remediate (no time-out: nothing to do any more), #remediationFailed; medik8s/
+fence-agents-remediation:pkg/utils/conditions.go#UpdateConditions (the agent runs only while Processing is True); metal3-io/
+cluster-api-provider-metal3:controllers/metal3remediation_controller.go#reconcileNormal (Failed: switched off on purpose).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import FAR, MDR, NHC, SNR, Kind
+from virt_admit.model.kubernetes.kinds import FAR, MDR, METAL3_REMEDIATION, NHC, SNR, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
@@ -33,6 +35,7 @@ READS: Final[Reads] = union(
     {
         NHC: ("spec.escalatingRemediations", "status.unhealthyNodes"),
         FAR: ("spec.agent", "spec.nodeparameters", *_SAID),
+        METAL3_REMEDIATION: ("status.phase",),
         SNR: _SAID,
         MDR: _SAID,
     },
@@ -49,8 +52,14 @@ class FailedRemediation:
     remedy: str
 
 
-def of_node(check: Object, node: str, cluster: Cluster) -> FailedRemediation | None:
-    """Return how the remediation of a node by a NodeHealthCheck has failed for good; None: nothing says that it has."""
+def of_node(check: Object, node: str, cluster: Cluster, own: Object | None = None) -> FailedRemediation | None:
+    """Return how the remediation of a node by a health check has failed for good; None: nothing says that it has.
+
+    ``own``: the Machine, if the check watches Machines. Its Metal3Remediation has the same name.
+    """
+    metal = find(cluster, METAL3_REMEDIATION, own.namespace, own.name) if own is not None and own.namespace else None
+    if metal is not None and metal.at("status", "phase").text == "Failed" and not metal.deleted:
+        return _switched_off(check, metal)
     found = [(each, _object(each, cluster)) for each in _begun(check, node)]
     ended = [obj for each, obj in found if each["timedOut"].present or _has_failed(obj)]
     steps = sum(1 for _ in check.at("spec", "escalatingRemediations").items())
@@ -103,6 +112,15 @@ def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRe
     first = _fence_device(obj, node) or f"once {node} can be remediated"
     way = f"{first}, delete its failed {obj.kind}, which {check.kind} {check.name} makes again"
     return FailedRemediation(reason, typed(way, about("delete", obj, _KINDS[obj.kind])))
+
+
+def _switched_off(check: Object, obj: Object) -> FailedRemediation:
+    reason = f"{obj.kind} {obj.full_name} has failed, as spec.online of its BareMetalHost is false, and it is not tried again"
+    way = f"set spec.online of that BareMetalHost to true, then delete its failed {obj.kind}"
+    return FailedRemediation(
+        reason,
+        typed(f"{way}, which {check.kind} {check.name} makes again", about("delete", obj, METAL3_REMEDIATION)),
+    )
 
 
 def _fence_device(obj: Object, node: str) -> str:

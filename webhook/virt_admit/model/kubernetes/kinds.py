@@ -285,6 +285,7 @@ MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "ma
 METAL3_TEMPLATE: Final = Kind(
     "infrastructure.cluster.x-k8s.io", ("v1beta1",), "metal3remediationtemplates", "Metal3RemediationTemplate"
 )
+METAL3_REMEDIATION: Final = METAL3_TEMPLATE._replace(plural="metal3remediations", kind="Metal3Remediation")
 SERVICE: Final = Kind("", ("v1",), "services", "Service", not_at_admission=True)
 ENDPOINT_SLICE: Final = Kind(
     "discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice", numerous=True, not_at_admission=True
