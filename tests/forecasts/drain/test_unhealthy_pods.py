@@ -138,6 +138,12 @@ def test_a_pod_that_may_not_start_blocks(others, time):
     assert blocker.now
 
 
+def test_a_status_that_counts_more_pods_than_are_missing():
+    stale = budget(maxUnavailable=1, allowed=0, healthy=3, desired=2, expected=3)
+    found = pod_evictions.of_node(Snapshot([pod(), stale, node("a")], complete=["*"], time=NOON), "a")
+    assert len(found.blockers) == 1
+
+
 def test_pods_that_start_are_too_few():
     short = budget(maxUnavailable=1, allowed=0, healthy=1, desired=2, expected=3)
     found = pod_evictions.of_node(
