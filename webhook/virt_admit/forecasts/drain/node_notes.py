@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
-from virt_admit.forecasts.drain.control import control_path
+from virt_admit.forecasts.drain.control import control_path, kept_volumes, kubevirt_updates
 from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import volume_attachments
@@ -51,6 +51,7 @@ READS: Final[Reads] = union(
     control_plane.READS,
     etcd_guard.HOOK_READS,
     fence_taints.READS,
+    kubevirt_updates.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -65,6 +66,7 @@ READS: Final[Reads] = union(
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
+    yield from _kubevirt_held(cluster)
     yield from _pressed(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
@@ -103,6 +105,12 @@ def _unavailable(cluster: Cluster) -> Sequence[str]:
 
 _NO_VIRTCTL: Final = "; virtctl fails, so use kubectl meanwhile"
 _REFUSED: Final = "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same certificate"
+
+
+def _kubevirt_held(cluster: Cluster) -> Iterator[str]:
+    """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
+    if (held := kubevirt_updates.held(cluster)) is not None:
+        yield held.note
 
 
 def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -298,22 +306,6 @@ def _age(since: str | None, cluster: Cluster) -> str:
     return f" for {duration(age)}" if age is not None else ""
 
 
-def _kept_by_volumes(machine: Object, node: str, cluster: Cluster) -> str:
-    """Return that a Machine whose node was drained waits for volumes; empty: it does not, or for a time that is set."""
-    since, limit = machine_drain.volume_wait(machine), machine_drain.detach_timeout(machine)
-    if since is None:
-        return ""
-    attached = volume_attachments.attached(node, cluster)
-    which = f"volumes {names(attached, 120)}" if attached else "the volumes of the node"
-    ends = f"for at most {duration(timedelta(seconds=limit))}" if limit is not None else "without a limit"
-    remedy = (
-        "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own attached. Or set that field."
-    )
-    why = f", as nodeVolumeDetachTimeout is not set. {remedy}" if limit is None else "."
-    waits = f"waits{_age(since, cluster)} until {which} are detached"
-    return f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, {ends}{why}"
-
-
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:
     """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out passes."""
     found: dict[str, str] = {}
@@ -322,7 +314,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             continue
         node = machine_nodes.node_name(machine, cluster)
         end = machine_drain.ends(machine)
-        if kept := _kept_by_volumes(machine, node, cluster):
+        if kept := kept_volumes.note(machine, node, cluster):
             found[node] = kept
         elif machine_drain.is_drained(machine):
             continue

@@ -398,6 +398,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
     if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None
+    if starting := unhealthy_pods.starting(pod, budget, cluster):
+        return Wait(kind, namespace, name, f"it lets pod {pod.name} go once others are ready: {starting}")
     held = unhealthy_pods.held_up(pod, budget, choice, cluster)
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted{f': {held.reason}' if held else ''}"
     remedy = held.remedy if held else f"Wait until its pods are healthy, or repair them{choice}."

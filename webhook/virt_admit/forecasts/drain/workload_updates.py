@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
 from virt_admit.model.kubernetes.kinds import HCO, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, vmis
+from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migrations, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
@@ -122,6 +122,20 @@ def _strategies(cluster: Cluster) -> Sequence[tuple[Object, bool | None, str | N
 def outdated(cluster: Cluster) -> Sequence[Object]:
     """Return the running VMIs whose launcher is older than the running KubeVirt."""
     return tuple(vmi for vmi in running(cluster) if vmis.OUTDATED in vmi.labels)
+
+
+def left_to_migrate(cluster: Cluster) -> bool:
+    """Return whether an update of KubeVirt still has VMIs to migrate."""
+    return any(vmis.migratable(vmi) for vmi in outdated(cluster))
+
+
+def moving(cluster: Cluster) -> Sequence[Object]:
+    """Return the outdated VMIs that are migrating now, without those whose migration still waits for a place."""
+    return tuple(vmi for vmi in outdated(cluster) if any(map(_is_moving, migrations.own(vmi, cluster))))
+
+
+def _is_moving(migration: Object) -> bool:
+    return migration.at("status", "phase").text not in (None, "", "Pending", *migrations.FINAL_PHASES)
 
 
 def _running(cluster: Cluster) -> Sequence[Object]:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -20,6 +21,7 @@ READS: Final[Reads] = union(
     clock.READS,
     updaters.READS,
     virt_handlers.HEARTBEAT_READS,
+    failed_remediations.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
@@ -48,13 +50,18 @@ def awaited(node: str, cluster: Cluster) -> str:
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
     by = awaited(node, cluster)
-    if not by and virt_handlers.outlives_kubelet(cluster, node):
+    if by:
+        return f"wait for {by}; repair or fence it if it does not come back"
+    if virt_handlers.outlives_kubelet(cluster, node):
         return "repair its kubelet: virt-handler there reports, so guests probably run on"
-    return f"wait for {by}; repair or fence it if it does not come back" if by else otherwise
+    failed = failed_remediations.of_any(node, cluster)
+    return failed.remedy if failed is not None else otherwise
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield which NodeHealthCheck remediates a node now (medik8s/node-healthcheck-operator: api/v1alpha1 Remediation)."""
+    if failed_remediations.of_any(node, cluster) is not None:
+        return
     for check in cluster.known(NHC):
         for unhealthy in check.at("status", "unhealthyNodes").items():
             for begun in unhealthy["remediations"].items() if unhealthy["name"].text == node else ():

@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import node_notes, pod_evictions
+from virt_admit.forecasts.drain.control import kept_volumes
+from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import vm_states_times
@@ -23,19 +25,16 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD, PVC
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.machine_pools import DEPLOYMENT
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
 from virt_admit.model.remediation.machine_drain import Spared
 from virt_admit.model.scheduler.pods import FINISHED
-
-_PATIENCE: Final = timedelta(minutes=10)
-"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
 
 
 def with_kept_pods(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
@@ -118,11 +117,26 @@ def _drained_by_machine(cluster: Cluster) -> Mapping[str, Object]:
 
 
 def _with_kept(node: NodePlan, machine: Object | None, cluster: Cluster, *, rolled: bool) -> NodePlan:
+    node = _with_kept_volumes(node, cluster)
     if machine is None:
         return node
     kept = [pod for pod in _kept(machine, node.name, cluster, rolled=rolled) if _has_ended_long_ago(pod, cluster)]
     blockers = (*node.pods.blockers, *(_keeps(pod, machine, cluster) for pod in kept))
     return replace(node, pods=replace(node.pods, blockers=blockers))
+
+
+def _with_kept_volumes(node: NodePlan, cluster: Cluster) -> NodePlan:
+    """Return the drain of a node with the pod that keeps volumes for which the deletion of its Machine waits."""
+    machines = entry(cluster, _deleted, node.name) or ()
+    kept = next(filter(None, (kept_volumes.certain(each, node.name, cluster) for each in machines)), None)
+    if kept is None:
+        return node
+    pod, which = kept.pods[0], names(kept.volumes, 120)
+    waits = f"the deletion of Machine {kept.machine.full_name} waits without a limit{_since(kept.since, cluster, '')}"
+    reason = f"no drain ends it, and its volume {which} stays attached, for which {waits}"
+    remedy, cause = capital(kept.remedy), ProblemCause.VOLUME_KEPT
+    blocker = Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=cause)
+    return replace(node, pods=replace(node.pods, blockers=(*node.pods.blockers, blocker)))
 
 
 def _kept(machine: Object, node: str, cluster: Cluster, *, rolled: bool) -> Iterator[Object]:
@@ -256,38 +270,36 @@ def _deleted(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
     """Yield what the deletion of a Machine waits for: the owner of a hook, and volumes without a time limit."""
     hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
-    volumes, ending = (
-        clock.instant(since) for since in (machine_drain.volume_wait(machine), machine_drain.terminate_wait(machine))
-    )
+    ending = clock.instant(machine_drain.terminate_wait(machine))
     if hooks:
         yield f"when the owner removes the pre-drain hook {names(hooks, 120)} of Machine {machine.full_name}"
-    elif last and (ending is None or vm_states_times.is_older(ending, _PATIENCE, cluster)):
+    elif last and (ending is None or vm_states_times.is_older(ending, kept_volumes.PATIENCE, cluster)):
         which = f"the pre-terminate hook {names(last, 120)} of Machine {machine.full_name}"
         waits = _since(ending, cluster)
         yield f"when the owner removes {which}{f', which{waits}' if waits else ''}"
-    elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(volumes, _PATIENCE, cluster):
-        attached = volume_attachments.attached(node, cluster)
-        which = f"volumes {names(attached, 120)}" if attached else "the volumes"
-        errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
-        why = f" ({cut(errors[0], 200)})" if errors else ""
-        users = _users(node, attached, cluster)
-        end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
-        yield (
-            f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}; "
-            f"{end}set its nodeVolumeDetachTimeout"
-        )
+    elif (kept := kept_volumes.of_machine(machine, node, cluster)) is not None:
+        yield from _volumes(kept, node, cluster)
 
 
-def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[str]:
-    """Return the pods of a node that use these volumes: a drain leaves those of DaemonSets there."""
-    claims = [claim for claim in cluster.known(PVC) if claim.at("spec", "volumeName").text in volumes]
-    pods = (pod for claim in claims for pod in volume_attachments.users(claim.namespace, claim.name, cluster))
-    return sorted({pod.full_name for pod in pods if pod.at("spec", "nodeName").text == node})
+def _volumes(kept: KeptVolumes, node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield that the end of a wait for volumes is not known, unless it certainly has none."""
+    is_old = vm_states_times.is_older(kept.since, kept_volumes.PATIENCE, cluster)
+    if not is_old or kept_volumes.certain(kept.machine, node, cluster) is not None:
+        return
+    which = f"volumes {names(kept.volumes, 120)}" if kept.volumes else "the volumes"
+    errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
+    why = f" ({cut(errors[0], 200)})" if errors else ""
+    users = [pod.full_name for pod in kept.pods]
+    end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
+    yield (
+        f"when {which} of {node} are detached{why}: Machine {kept.machine.full_name}{_since(kept.since, cluster)}; "
+        f"{end}set its nodeVolumeDetachTimeout"
+    )
 
 
-def _since(began: datetime | None, cluster: Cluster) -> str:
+def _since(began: datetime | None, cluster: Cluster, words: str = " waits for that") -> str:
     age = vm_states_times.age(began, cluster)
-    return f" waits for that since {age}" if age else ""
+    return f"{words} since {age}" if age else ""
 
 
 def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

@@ -33,8 +33,16 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import capital, count, names
-from virt_admit.model.node_updates import cluster_updates, config_pool_updates, machine_rollouts, maintenance_updates
+from virt_admit.model.node_updates import (
+    cluster_updates,
+    config_pool_updates,
+    machine_rollouts,
+    maintenance_updates,
+    talos_upgrades,
+    upgrade_plans,
+)
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
@@ -68,6 +76,8 @@ READS: Final[Reads] = union(
     node_health.READS,
     pod_evictions.READS,
     machine_starts.SHORT_READS,
+    upgrade_plans.READS,
+    talos_upgrades.READS,
     {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
@@ -134,6 +144,24 @@ def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Obj
             node = unhealthy_pods.cordoned_for(pod, "", cluster) if waits else None
             if node is not None:
                 yield pod, node
+
+
+def of_orders(cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why nodes are not updated although an administrator has ordered it: the order goes on only after a change."""
+    for each in cluster.cached(_standing_orders):
+        if each.certain:
+            yield Obstacle(each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order))
+
+
+def order_doubts(cluster: Cluster) -> Iterator[str]:
+    """Yield which orders to update nodes have not moved for long."""
+    yield from (
+        f"whether {each.reason}. {each.remedy}" for each in cluster.cached(_standing_orders) if not each.certain
+    )
+
+
+def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
+    return (*upgrade_plans.standing(cluster), *talos_upgrades.standing(cluster))
 
 
 def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:

@@ -24,10 +24,13 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE_SET,
     CAPI_MHC,
     CLUSTER_VERSION,
+    KUBERNETES_UPGRADE,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     MACHINE_DRAIN_RULE,
     NODE,
+    PLAN,
+    TALOS_UPGRADE,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -83,7 +86,7 @@ class Pool:
 _READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
     Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL, CLUSTER_VERSION),
     Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE, CAPI_MHC, MACHINE_DRAIN_RULE),
-    Driver.PLAIN: (),
+    Driver.PLAIN: (PLAN, TALOS_UPGRADE, KUBERNETES_UPGRADE),
 }
 """The kinds that each driver reads, besides Nodes."""
 _DECIDED_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
@@ -194,7 +197,8 @@ def _plain(
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
     capacity = _given(max_unavailable or "1", len(own))
     found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
-    return replace(found, obstacle=next(harvester_waits.obstacles(begun, cluster), None) if found.to_do else None)
+    held = (*harvester_waits.obstacles(begun, cluster), *pool_obstacles.of_orders(cluster)) if found.to_do else ()
+    return replace(found, obstacle=next(iter(held), None))
 
 
 def _without_silent(pool: Pool, known: Mapping[str, Object], cluster: Cluster) -> Pool:
@@ -217,6 +221,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     if driver is Driver.MACHINE_CONFIG and waiting:
         yield from filter(None, (cluster_updates.release(cluster).doubt,))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
+    yield from pool_obstacles.order_doubts(cluster) if driver is Driver.PLAIN else ()
     if driver is Driver.CLUSTER_API:
         yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
 

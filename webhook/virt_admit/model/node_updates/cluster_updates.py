@@ -22,13 +22,19 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, names
-from virt_admit.model.node_updates import config_pool_updates, update_acknowledgements, updaters
+from virt_admit.model.node_updates import (
+    config_pool_updates,
+    incompatible_operators,
+    update_acknowledgements,
+    updaters,
+)
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
 _RELATED: Final = "status.relatedObjects"
 READS: Final[Reads] = union(
     clock.READS,
     config_pool_updates.READS,
+    incompatible_operators.READS,
     {
         MACHINE_CONFIG_POOL: ("spec.paused",),
         CLUSTER_VERSION: (),
@@ -152,6 +158,7 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
         return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
     refusing = _operators(cluster, "Upgradeable", "False")
     acknowledge = update_acknowledgements.remedy(words, version, cluster)
+    acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
     if acknowledge or not refusing:
         return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
     which = names((each.name for each in refusing), 120)
