@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from tests.advice import risky
 from tests.incidents import (
     control_path,
+    cordons,
     failures,
     fourth_look,
     leftovers,
@@ -32,6 +33,7 @@ INCIDENTS = [
     *leftovers.incidents(),
     *targets.incidents(),
     *starts.incidents(),
+    *cordons.incidents(),
 ]
 
 

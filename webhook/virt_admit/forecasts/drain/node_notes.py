@@ -10,8 +10,8 @@ from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
-from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model import machine_nodes, machine_pools
+from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
@@ -50,6 +50,7 @@ READS: Final[Reads] = union(
     control_plane.READS,
     etcd_guard.HOOK_READS,
     fence_taints.READS,
+    deschedulers.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -70,6 +71,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
     yield from not_asked(node, cluster)
+    yield from _descheduled(node, cluster)
     yield from _shut_down_instead(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
@@ -133,6 +135,20 @@ def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{update.kind} {update.name} empties this node, but nothing asks {names(sorted(left), 120)} to leave: "
             f"the node has no taint {key}. If that lasts, add it: {command}"
         )
+
+
+def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a descheduler evicts the VMs of a node, which nobody drains."""
+    here, _ = gather(on_node(cluster, node.name))
+    moved = [vmi for vmi in here if vmi.at("status", "evacuationNodeName").text == node.name]
+    if not moved or node.at("spec", "unschedulable").boolean:
+        return
+    pods = (running_launchers.launchers(cluster).on_node(vmi) for vmi in moved)
+    strategies = sorted({deschedulers.evicted(pod, cluster) for pod in pods if pod is not None} - {""})
+    why = deschedulers.remedy(cluster)
+    if strategies or why:
+        by = f"by a descheduler ({names(strategies)})" if strategies else "probably by a descheduler"
+        yield f"Nothing drains this node: {count(len(moved), 'VM')} of it are evicted {by}. {why}".rstrip()
 
 
 def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
+from virt_admit.model import deschedulers
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -39,6 +40,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _instance(found.vmi, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
+        yield from _descheduled(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -101,6 +103,15 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
+
+
+def _descheduled(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a descheduler has evicted a VM, and why it does so again."""
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    strategy = deschedulers.evicted(pod, cluster) if pod is not None else ""
+    why = deschedulers.remedy(cluster)
+    if strategy and why and vmi.at("status", "evacuationNodeName").text:
+        yield f"a descheduler evicted it ({strategy}). {why}"
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
