@@ -23,7 +23,7 @@ READS: Final[Reads] = {KUBE_DESCHEDULER: ("spec",)}
 _FOR_VMS: Final = frozenset(("KubeVirtRelieveAndMigrate", "DevKubeVirtRelieveAndMigrate"))
 """The profiles that evict in background by themselves."""
 _INTERVAL: Final = 3600
-"""Seconds between two runs, where nothing is set (cluster-kube-descheduler-operator:pkg/operator/target_config_reconciler.go)."""
+"""Seconds between two runs, where nothing is set (openshift/cluster-kube-descheduler-operator:README.md)."""
 _COMPONENT: Final = "sigs.k8s.io/descheduler"
 
 
