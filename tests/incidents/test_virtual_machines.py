@@ -12,6 +12,7 @@ from tests.incidents import (
     cordons,
     failures,
     fourth_look,
+    held_nodes,
     leftovers,
     placement,
     second_look,
@@ -34,6 +35,7 @@ INCIDENTS = [
     *targets.incidents(),
     *starts.incidents(),
     *cordons.incidents(),
+    *held_nodes.incidents(),
 ]
 
 

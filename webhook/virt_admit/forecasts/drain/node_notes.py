@@ -11,8 +11,10 @@ from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.forecasts.remediation import node_faults
+from virt_admit.forecasts.remediation.node_faults import age
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
@@ -26,11 +28,10 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
     VOLUME_ATTACHMENT,
 )
-from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import count, cut, cut_middle, names, sentence
+from virt_admit.model.messages import count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
@@ -40,16 +41,16 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import control_plane, etcd_guard, fence_taints, machine_drain, maintenance
+from virt_admit.model.remediation import control_plane, etcd_guard, machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
     updaters.READS,
+    node_faults.READS,
     volume_attachments.READS,
     harvester_maintenance.READS,
     control_plane.READS,
     etcd_guard.HOOK_READS,
-    fence_taints.READS,
     deschedulers.READS,
     {
         API_SERVICE: ("status.conditions",),
@@ -65,7 +66,7 @@ READS: Final[Reads] = union(
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
-    yield from _pressed(node, cluster)
+    yield from node_faults.faults(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
@@ -76,7 +77,6 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
     yield from _awaited_elsewhere(node, cluster)
-    yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from cluster.cached(_hooks).get(node.name, ())
     yield from cluster.cached(_twins).get(node.name, ())
@@ -92,19 +92,6 @@ def _unavailable(cluster: Cluster) -> Sequence[str]:
         f"APIService {found.name} is not available{virtctl if found.name.endswith(control_path.SUBRESOURCES) else ''}."
         for found in sorted(down, key=lambda found: found.name)
     ]
-
-
-def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield which resource a node lacks. No drain ends it, and its VMs are not safe."""
-    for each in PRESSURES:
-        found = node.condition(each.condition)
-        if found["status"].text == "True":
-            remedy = sentence(": ".join(filter(None, (each.remedy, each.what))))
-            has = f"This node has {each.condition}{_age(found['lastTransitionTime'].text, cluster)}"
-            yield (
-                f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among them, without a "
-                f"migration and without regard to budgets. {remedy}"
-            )
 
 
 def _hanging(found: Object) -> Iterator[str]:
@@ -209,21 +196,13 @@ def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
 
 
-def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a healthy node takes no VMs, since its remediation has not finished."""
-    left = fence_taints.left(node, cluster)
-    if left is not None:
-        remedy, command = fence_taints.way_out(node.name, left, cluster)
-        yield f"This node {left.reason}, so that no VM can run on it. {typed(sentence(remedy), command)}"
-
-
 def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for nodes whose Machine is being deleted the hooks for which its controller waits."""
     found: dict[str, list[str]] = {}
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
         if hooks or last:
-            kept = f"its node was drained, and it stays{_age(machine_drain.terminate_wait(machine), cluster)}"
+            kept = f"its node was drained, and it stays{age(machine_drain.terminate_wait(machine), cluster)}"
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
             which = f"the {step} hook{'s' * (len(hooks or last) > 1)} {names(hooks or last, 120)}"
             end = f"Check the owner of each hook: {about('describe', machine, kind)}"
@@ -258,12 +237,6 @@ def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _age(since: str | None, cluster: Cluster) -> str:
-    """Return `` for 5 h 00``; empty: not known."""
-    age = clock.since(since, cluster)
-    return f" for {duration(age)}" if age is not None else ""
-
-
 def _kept_by_volumes(machine: Object, node: str, cluster: Cluster) -> str:
     """Return that a Machine whose node was drained waits for volumes; empty: it does not, or for a time that is set."""
     since, limit = machine_drain.volume_wait(machine), machine_drain.detach_timeout(machine)
@@ -276,7 +249,7 @@ def _kept_by_volumes(machine: Object, node: str, cluster: Cluster) -> str:
         "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own attached. Or set that field."
     )
     why = f", as nodeVolumeDetachTimeout is not set. {remedy}" if limit is None else "."
-    waits = f"waits{_age(since, cluster)} until {which} are detached"
+    waits = f"waits{age(since, cluster)} until {which} are detached"
     return f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, {ends}{why}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -18,6 +19,7 @@ from virt_admit.model.node_updates.node_phases import EMPTIED
 READS: Final[Reads] = union(
     clock.READS,
     updaters.READS,
+    certificate_requests.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
@@ -40,6 +42,8 @@ def _update(node: str, cluster: Cluster) -> str:
 
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
+    if pending := certificate_requests.of_node(node, cluster):
+        return pending.remedy
     by = _update(node, cluster) or next(_remediations(node, cluster), "")
     return f"wait for {by}; repair or fence it if it does not come back" if by else otherwise
 

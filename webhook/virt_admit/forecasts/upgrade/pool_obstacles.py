@@ -17,14 +17,14 @@ from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, CAPI_MHC, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, CAPI_MHC, DAEMON_SET, MACHINE_DEPLOYMENT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import count, names
-from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.messages import capital, count, names
+from virt_admit.model.node_updates import config_pool_updates, kured, machine_rollouts
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import bare_metal, check_scope, control_plane, machine_starts, machines
@@ -56,6 +56,7 @@ class NodeFailure:
 
 READS: Final[Reads] = union(
     control_plane.READS,
+    kured.READS,
     node_health.READS,
     pod_evictions.READS,
     bare_metal.READS,
@@ -109,6 +110,20 @@ def of_release(update: ClusterUpdate) -> Obstacle | None:
     """Return why no pool gets the release that an administrator has asked for; None: nothing certainly holds it."""
     stop = update.stop
     return Obstacle(stop.reason, stop.remedy, stop.id) if stop is not None else None
+
+
+def of_lock(cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why kured, which is to reboot nodes, begins with none."""
+    hold = kured.hold(cluster)
+    if hold is not None:
+        daemon = problem_of(ProblemCause.BLOCKED, hold.lock.daemon)
+        yield Obstacle(hold.reason(cluster), capital(hold.remedy), daemon)
+
+
+def unread_lock(cluster: Cluster) -> Iterator[Unseen]:
+    """Yield that the lock of kured could not be read, where it is to reboot nodes."""
+    if any(map(kured.waits, cluster.known(NODE))):
+        yield from more_may_exist(cluster, DAEMON_SET)
 
 
 def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:

@@ -22,7 +22,9 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.messages import cut, names
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, cut, names
+from virt_admit.model.node_updates import cordoners
 
 _LONGEST: Final = 200
 
@@ -41,6 +43,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _pod(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
         yield from _descheduled(found.vmi, cluster)
+        yield from _cordoned(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -112,6 +115,19 @@ def _descheduled(vmi: Object, cluster: Cluster) -> Iterator[str]:
     why = deschedulers.remedy(cluster)
     if strategy and why and vmi.at("status", "evacuationNodeName").text:
         yield f"a descheduler evicted it ({strategy}). {why}"
+
+
+def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what has cordoned the node of a VM, which may be why it is to leave."""
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    cordon = cordoners.of_node(node, cluster) if node is not None else None
+    if cordon is not None:
+        said = (
+            f"its node {vmi.at('status', 'nodeName').text} is cordoned by {cordon.by}.",
+            cordon.reason,
+            capital(cordon.remedy),
+        )
+        yield " ".join(filter(None, said))
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
