@@ -250,17 +250,19 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
     waits = f"It says: {update.waits_for.rstrip('.')}." if update.waits_for and failing else ""
     if update.kind == NODE.kind:
         words, command = maintenance_updates.way_back(node)
-        return Cordon("the maintenance mode of Harvester", waits, False, typed(words, command))
+        return Cordon("the maintenance mode of Harvester", waits, False, typed(words, command), quiet=True)
     kind = next((each for each in maintenance.KINDS if each.kind == update.kind), None)
     if kind is not None:
         end = typed("delete it when the maintenance is over", kubectl("delete", kind, update.name))
         return Cordon(f"{update.kind} {update.name}", waits, False, end)
-    return Cordon(f"{update.kind} {update.name}, which updates it ({update.phase})", waits, False if failing else None)
+    ends, by = False if failing else None, f"{update.kind} {update.name}, which updates it"
+    return Cordon(by, waits, ends, mark=str(update.phase))
 
 
 def _machine(node: Object, cluster: Cluster) -> Cordon | None:
     name = entry(cluster, _deleted_machines, node.name)
-    return Cordon(f"the deletion of Machine {name}, with which the node goes", quiet=True) if name else None
+    goes = "The node does not come back; a new one may take its place."
+    return Cordon(f"the deletion of Machine {name}", goes, quiet=True) if name else None
 
 
 def _deleted_machines(cluster: Cluster) -> Mapping[str, str]:
