@@ -43,7 +43,7 @@ def eviction_storm(*ask: str) -> Incident:
 
 
 def descheduler_in_the_background() -> Incident:
-    """The profile for VMs evicts in the background: what it does is no storm."""
+    """The profile for VMs evicts in the background: few VMs move."""
     facts = (r"(?s)\A(?!.*begins again)", r"evicted by a descheduler \(LowNodeUtilization\)")
     source = "https://github.com/openshift/runbooks/pull/360"
     return Incident("background", source, descheduler("KubeVirtRelieveAndMigrate"), YES, facts)

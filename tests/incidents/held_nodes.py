@@ -30,7 +30,7 @@ def lock_of_a_node_that_is_gone(*ask: str) -> Incident:
         r"kubectl annotate daemonset kured -n kube-system weave.works/kured-node-lock-",
         r"(?s)\A(?!.*Yes:)(?!.*possible  yes)",
     )
-    return Incident("-".join(("lock-of-nobody", *ask)), f"{KURED}/issues/137", locked("w9"), YES, facts, ask)
+    return Incident("-".join(("lock-left", *ask)), f"{KURED}/issues/137", locked("w9"), YES, facts, ask)
 
 
 def lock_in_the_scan() -> Incident:

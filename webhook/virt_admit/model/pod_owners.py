@@ -1,4 +1,4 @@
-"""Who makes the pods of a node again, and what takes them away for a while: a deleted pod would come back."""
+"""Who makes the pods of a node again, and what removes them meanwhile: a deleted pod would come back."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a descheduler evicts the VMs of a node, which nobody drains."""
+    """Yield that a descheduler evicts the VMs of a node that nothing drains."""
     here, _ = gather(on_node(cluster, node.name))
     moved = [vmi for vmi in here if vmi.at("status", "evacuationNodeName").text == node.name]
     if not moved or node.at("spec", "unschedulable").boolean:

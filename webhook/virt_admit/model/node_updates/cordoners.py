@@ -121,7 +121,7 @@ def _driver(node: Object, cluster: Cluster) -> Cordon | None:
         if found is None or state in _AT_REST:
             continue
         earlier = f"nvidia.com/{found[1]}-driver-upgrade.node-initial-state.unschedulable"
-        if earlier in node.annotations:  # somebody else had cordoned it before
+        if earlier in node.annotations:  # it was cordoned before the upgrade
             continue
         operator = f"{_OPERATORS.get(found[1], 'an operator of NVIDIA')} for its driver upgrade"
         cordon = Cordon(operator, "It uncordons the node itself when the new driver works.", mark=f"{key}={state}")
