@@ -10,8 +10,10 @@ from tests.advice import risky
 from tests.incidents import (
     component_faults,
     control_path,
+    cordons,
     failures,
     fourth_look,
+    held_nodes,
     leftovers,
     paused,
     placement,
@@ -36,6 +38,8 @@ INCIDENTS = [
     *starts.incidents(),
     *component_faults.incidents(),
     *paused.incidents(),
+    *cordons.incidents(),
+    *held_nodes.incidents(),
 ]
 
 

@@ -32,7 +32,7 @@ EXPECTED = {
     "stopping": Expected(RESTARTS, True, 5),
     "starting": Expected(BLOCKS, False, 20),
     "starting, not reported": Expected(BLOCKS, False),
-    "refused": Expected(BLOCKS, False, 500),
+    "refused": Expected(BLOCKS, False),
     "external": Expected(BLOCKS, False, None, (Flag.FOREIGN,)),
     "stale mark": Expected(BLOCKS, False),
     "marked": Expected(MIGRATES, True),

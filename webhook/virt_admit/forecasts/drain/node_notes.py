@@ -10,9 +10,11 @@ from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import control_path, kept_volumes, kubevirt_updates
 from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
-from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model import machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.forecasts.remediation import node_faults
+from virt_admit.forecasts.remediation.node_faults import age
+from virt_admit.model import deschedulers, machine_nodes, machine_pools
+from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
@@ -26,11 +28,10 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
     VOLUME_ATTACHMENT,
 )
-from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import count, cut, cut_middle, names, sentence
+from virt_admit.model.messages import count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
@@ -41,17 +42,18 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import control_plane, etcd_guard, fence_taints, machine_drain, maintenance
+from virt_admit.model.remediation import control_plane, etcd_guard, machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
     updaters.READS,
+    node_faults.READS,
     volume_attachments.READS,
     harvester_maintenance.READS,
     control_plane.READS,
     etcd_guard.HOOK_READS,
-    fence_taints.READS,
     kubevirt_updates.READS,
+    deschedulers.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -67,17 +69,17 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
     yield from _kubevirt_held(cluster)
-    yield from _pressed(node, cluster)
+    yield from node_faults.faults(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:
                 yield from _hanging(found)
     yield from not_asked(node, cluster)
+    yield from _descheduled(node, cluster)
     yield from _shut_down_instead(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
     yield from _awaited_elsewhere(node, cluster)
-    yield from _still_fenced(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from _locked(node, cluster)
     yield from _held(node, cluster)
@@ -113,19 +115,6 @@ def _kubevirt_held(cluster: Cluster) -> Iterator[str]:
         yield held.note
 
 
-def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield which resource a node lacks. No drain ends it, and its VMs are not safe."""
-    for each in PRESSURES:
-        found = node.condition(each.condition)
-        if found["status"].text == "True":
-            remedy = sentence(": ".join(filter(None, (each.remedy, each.what))))
-            has = f"This node has {each.condition}{_age(found['lastTransitionTime'].text, cluster)}"
-            yield (
-                f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among them, without a "
-                f"migration and without regard to budgets. {remedy}"
-            )
-
-
 def _hanging(found: Object) -> Iterator[str]:
     """Yield why a NodeMaintenance has not completed (node-maintenance-operator: api/v1beta1 NodeMaintenanceStatus)."""
     status = found["status"]
@@ -154,6 +143,20 @@ def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{update.kind} {update.name} empties this node, but nothing asks {names(sorted(left), 120)} to leave: "
             f"the node has no taint {key}. If that lasts, add it: {command}"
         )
+
+
+def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a descheduler evicts the VMs of a node that nothing drains."""
+    here, _ = gather(on_node(cluster, node.name))
+    moved = [vmi for vmi in here if vmi.at("status", "evacuationNodeName").text == node.name]
+    if not moved or node.at("spec", "unschedulable").boolean:
+        return
+    pods = (running_launchers.launchers(cluster).on_node(vmi) for vmi in moved)
+    strategies = sorted({deschedulers.evicted(pod, cluster) for pod in pods if pod is not None} - {""})
+    why = deschedulers.remedy(cluster)
+    if strategies or why:
+        by = f"by a descheduler ({names(strategies)})" if strategies else "probably by a descheduler"
+        yield f"Nothing drains this node: {count(len(moved), 'VM')} of it are evicted {by}. {why}".rstrip()
 
 
 def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -220,14 +223,6 @@ def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
 
 
-def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that a healthy node takes no VMs, since its remediation has not finished."""
-    left = fence_taints.left(node, cluster)
-    if left is not None:
-        remedy, command = fence_taints.way_out(node.name, left, cluster)
-        yield f"This node {left.reason}, so that no VM can run on it. {typed(sentence(remedy), command)}"
-
-
 class HeldDeletion(NamedTuple):
     """A Machine that is being deleted and waits for hooks, which no time-out ends."""
 
@@ -251,7 +246,7 @@ def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
         if hooks or last:
-            kept = f"its node was drained, and it stays{_age(machine_drain.terminate_wait(machine), cluster)}"
+            kept = f"its node was drained, and it stays{age(machine_drain.terminate_wait(machine), cluster)}"
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
             several = len(hooks or last) > 1
             which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"
@@ -300,10 +295,20 @@ def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _age(since: str | None, cluster: Cluster) -> str:
-    """Return `` for 5 h 00``; empty: not known."""
-    age = clock.since(since, cluster)
-    return f" for {duration(age)}" if age is not None else ""
+def _kept_by_volumes(machine: Object, node: str, cluster: Cluster) -> str:
+    """Return that a Machine whose node was drained waits for volumes; empty: it does not, or for a time that is set."""
+    since, limit = machine_drain.volume_wait(machine), machine_drain.detach_timeout(machine)
+    if since is None:
+        return ""
+    attached = volume_attachments.attached(node, cluster)
+    which = f"volumes {names(attached, 120)}" if attached else "the volumes of the node"
+    ends = f"for at most {duration(timedelta(seconds=limit))}" if limit is not None else "without a limit"
+    remedy = (
+        "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own attached. Or set that field."
+    )
+    why = f", as nodeVolumeDetachTimeout is not set. {remedy}" if limit is None else "."
+    waits = f"waits{age(since, cluster)} until {which} are detached"
+    return f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, {ends}{why}"
 
 
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:

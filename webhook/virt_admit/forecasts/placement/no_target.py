@@ -11,7 +11,7 @@ from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
 from virt_admit.model.kubernetes.node_health import PRESSURES
@@ -21,7 +21,8 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import maintenance_updates
+from virt_admit.model.node_updates import cordoners, maintenance_updates
+from virt_admit.model.node_updates.cordoners import Cordon
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
@@ -61,6 +62,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
         return Problem("no other node runs KubeVirt", _or("add one", otherwise), ProblemCause.NO_TARGET)
     if busy := not_ready_now(refusals, cluster):
         return busy
+    if unserved := _unserved(target, refusals, cluster):
+        return unserved
     fenced = _fenced(refusals, cluster)
     if fenced is not None:
         return fenced
@@ -114,6 +117,34 @@ def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
         remedy, command = fence_taints.way_out(name, left, cluster)
         return Problem(f"{NOWHERE}{causes}", remedy, ProblemCause.NO_TARGET, command=command)
     return None
+
+
+def _unserved(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a node would take the pod if virt-handler worked there, which has never labelled it; None: none would."""
+    for name, why in sorted(target.placement.refusals.items()):
+        fault = virt_handlers.problem(cluster, name) if name not in refusals and _lacks_handler(why) else ""
+        if not fault:
+            continue
+        others = tuple(dict.fromkeys(_causes(refusals)))
+        if virt_handlers.is_starting(cluster, name):
+            reason = f"{NOWHERE}{'; '.join((f'virt-handler starts on {name}, which can take it then', *others))}"
+            return Problem(reason, f"wait until virt-handler runs on {name}", ProblemCause.NO_NODE_READY)
+        reason = f"{NOWHERE}{'; '.join((f'{name} takes no VM, as {fault}', *others))}"
+        return Problem(reason, virt_handlers.remedy(cluster, name), ProblemCause.NO_TARGET)
+    return None
+
+
+def _lacks_handler(why: str) -> bool:
+    """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there once it works."""
+    return all(map(_is_of_handler, why.split("; ")))
+
+
+_OF_HANDLER: Final = ("machine type ", "CPU feature ", "CPU model ", "host model ", "TSC frequency ", "hyperv ")
+
+
+def _is_of_handler(cause: str) -> bool:
+    device = cause.startswith("devices.kubevirt.io/") and cause.endswith(" missing")
+    return cause == launcher_pod.UNSERVED or device or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
 
 
 def _starting(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
@@ -212,15 +243,36 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         command = "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
         return Problem(reason, "repair virt-handler on one of them", ProblemCause.NO_TARGET, command=command)
     more = f"; virt-handler does not serve {names(unserved)}" if unserved else ""
-    reason = f"no node that could take it is ready: {names(nodes)}{more}"
     known = [find(cluster, NODE, "", name) for name in nodes if refusals[name] == "cordoned"]
     cordoned = sorted(filter(None, known), key=maintenance_updates.is_in_maintenance)
-    if cordoned and maintenance_updates.is_in_maintenance(cordoned[0]):
-        remedy, command = maintenance_updates.way_back(cordoned[0])
-        return Problem(reason, remedy, ProblemCause.NO_TARGET, command=command)
-    verb = ("uncordon",) if cordoned else ("describe", "node")
-    command = shell("kubectl", *verb, argument(cordoned[0].name if cordoned else nodes[0]))
+    cordons = {node.name: found for node in cordoned if (found := cordoners.of_node(node, cluster)) is not None}
+    said = [f"{name} (cordoned by {cordons[name].by})" if name in cordons else name for name in nodes]
+    reason = f"no node that could take it is ready: {names(said, 300)}{more}"
+    if cordons and len(cordons) == len(nodes):
+        return _by_cordons(reason, cordons)
+    by_hand = [node for node in cordoned if node.name not in cordons]
+    verb = ("uncordon",) if by_hand else ("describe", "node")
+    command = shell("kubectl", *verb, argument(by_hand[0].name if by_hand else nodes[0]))
     return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
+
+
+def _by_cordons(reason: str, cordons: Mapping[str, Cordon]) -> Problem:
+    """Return that controllers keep all of these nodes cordoned, with the first that does not end by itself."""
+    lasting = {name: cordon for name, cordon in cordons.items() if cordon.ends is False} or cordons
+    name, cordon = next(iter(lasting.items()))
+    now = (
+        typed(f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name)))
+        if cordon.uncordon
+        else ""
+    )
+    then = (
+        f"{now}. To end what keeps it cordoned, {cordon.remedy}"
+        if now
+        else cordon.remedy or "wait until that node is uncordoned"
+    )
+    command = "" if cordon.remedy else shell("virt-admit", "explain", f"node/{name}")
+    why = ". ".join(filter(None, (reason, cordon.reason.rstrip("."))))
+    return Problem(why, then, ProblemCause.NO_TARGET, command=command)
 
 
 def _pressed(refusals: Mapping[str, str]) -> Problem | None:

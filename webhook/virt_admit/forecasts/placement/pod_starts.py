@@ -14,6 +14,7 @@ from typing import Final
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import network_plugins, node_drivers
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
+from virt_admit.model import address_pools
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -68,8 +69,10 @@ _RECENT: Final = timedelta(minutes=5)
 
 
 def failure(pod: Object, cluster: Cluster) -> str:
-    """Return why a pod does not start, in at most 200 characters; empty: nothing says so."""
-    return cut_middle(_said(pod, cluster), _WORDS)
+    """Return why a pod does not start, in about 200 characters; empty: nothing says so."""
+    said = _said(pod, cluster)
+    full = address_pools.full_range(said, cluster)
+    return full.what if full is not None else cut_middle(said, _WORDS)
 
 
 def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
@@ -81,6 +84,8 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
     attachment = attachment_fault(pod, cluster)
     if attachment is not None and attachment.remedy and said == attachment.what:
         return attachment.remedy
+    if full := address_pools.full_range(said, cluster):
+        return full.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster)
     if named := _VOLUME.search(said):

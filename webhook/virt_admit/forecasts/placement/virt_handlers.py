@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, pod_starts
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
@@ -37,6 +38,7 @@ BROKEN: Final = "virt-handler on "
 _HEARTBEAT: Final = "kubevirt.io/heartbeat"
 _BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
 """virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
+_STARTS_WITHIN: Final = datetime.timedelta(minutes=10)
 
 
 def problem(cluster: Cluster, node: str) -> str:
@@ -52,6 +54,25 @@ def problem(cluster: Cluster, node: str) -> str:
     if age is not None and age > _BEATS_WITHIN:
         return f"{BROKEN}{node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
     return ""
+
+
+def is_starting(cluster: Cluster, node: str) -> bool:
+    """Return whether the virt-handler of a node is not ready yet, as on a new node, and nothing says that it fails."""
+    handler = pod(cluster, node)
+    if handler is None or pod_starts.failure(handler, cluster):
+        return False
+    age = clock.since(handler.metadata["creationTimestamp"].text, cluster)
+    return age is not None and age < _STARTS_WITHIN
+
+
+def remedy(cluster: Cluster, node: str) -> str:
+    """Return what repairs the virt-handler of a node, with a command."""
+    handler = pod(cluster, node)
+    if handler is None:
+        return typed("repair virt-handler there", "kubectl get pods -A -l kubevirt.io=virt-handler -o wide")
+    if pod_starts.failure(handler, cluster):
+        return pod_starts.remedy(handler, cluster)
+    return typed("repair virt-handler there", kubectl("describe", POD, handler.name, handler.namespace))
 
 
 def outlives_kubelet(cluster: Cluster, node: str) -> bool:

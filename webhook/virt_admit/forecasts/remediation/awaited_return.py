@@ -8,6 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import failed_remediations
+from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -22,6 +23,7 @@ READS: Final[Reads] = union(
     updaters.READS,
     virt_handlers.HEARTBEAT_READS,
     failed_remediations.READS,
+    certificate_requests.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
@@ -49,6 +51,8 @@ def awaited(node: str, cluster: Cluster) -> str:
 
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
+    if pending := certificate_requests.of_node(node, cluster):
+        return pending.remedy
     by = awaited(node, cluster)
     if by:
         return f"wait for {by}; repair or fence it if it does not come back"

@@ -18,12 +18,13 @@ from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
     CAPI_MHC,
+    DAEMON_SET,
     MACHINE_DEPLOYMENT,
     NODE,
     POD,
@@ -36,6 +37,7 @@ from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import (
     cluster_updates,
     config_pool_updates,
+    kured,
     machine_rollouts,
     maintenance_updates,
     talos_upgrades,
@@ -73,6 +75,7 @@ class NodeFailure:
 
 READS: Final[Reads] = union(
     control_plane.READS,
+    kured.READS,
     node_health.READS,
     pod_evictions.READS,
     machine_starts.SHORT_READS,
@@ -162,6 +165,20 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
 
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
     return (*upgrade_plans.standing(cluster), *talos_upgrades.standing(cluster))
+
+
+def of_lock(cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why kured, which is to reboot nodes, begins with none."""
+    hold = kured.hold(cluster)
+    if hold is not None:
+        daemon = problem_of(ProblemCause.BLOCKED, hold.lock.daemon)
+        yield Obstacle(hold.reason(cluster), capital(hold.remedy), daemon)
+
+
+def unread_lock(cluster: Cluster) -> Iterator[Unseen]:
+    """Yield that the lock of kured could not be read, where it is to reboot nodes."""
+    if any(map(kured.waits, cluster.known(NODE))):
+        yield from more_may_exist(cluster, DAEMON_SET)
 
 
 def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:

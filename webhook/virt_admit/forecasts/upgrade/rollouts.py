@@ -121,6 +121,7 @@ def unread(cluster: Cluster, driver: Driver | None, begun: Sequence[PoolUpdate] 
         yield from more_may_exist(cluster, CAPI_MACHINE_SET)
     if used is Driver.PLAIN:
         yield from harvester_waits.unread([pool.name for pool in begun], cluster)
+        yield from pool_obstacles.unread_lock(cluster)
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
@@ -197,7 +198,15 @@ def _plain(
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
     capacity = _given(max_unavailable or "1", len(own))
     found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
-    held = (*harvester_waits.obstacles(begun, cluster), *pool_obstacles.of_orders(cluster)) if found.to_do else ()
+    held = (
+        (
+            *harvester_waits.obstacles(begun, cluster),
+            *pool_obstacles.of_lock(cluster),
+            *pool_obstacles.of_orders(cluster),
+        )
+        if found.to_do
+        else ()
+    )
     return replace(found, obstacle=next(iter(held), None))
 
 

@@ -21,18 +21,15 @@ class Kind(NamedTuple):
     entry: str = ""
     """The entry of the webhook configurations (``install/manifests.py``). Empty: no rule judges it at admission."""
     every_version: bool = False
-    """Whether rules judge the version that was sent, so that each version is registered; else the API server converts
-    to the first one."""
+    """Whether rules judge the version that was sent, so that each one is registered; else the API server converts."""
     never_denied: bool = False
     """Whether findings lead to warnings at most, whatever the policy says, and to no fix."""
     created_only: bool = False
     """Whether updates are never judged."""
     judged_metadata: tuple[str, ...] = ()
-    """Parts of the metadata (``annotations``, ``labels``) of which every change makes an update be judged. Of the other
-    parts only the keys in ``Rule.metadata`` count."""
+    """Parts of the metadata of which every change makes an update be judged. Of others the keys in ``Rule.metadata`` do."""
     status_from_elsewhere: bool = False
-    """Whether rules trust the status, so that a status sent on CREATE is ignored: ``kubectl get -o yaml`` output that
-    is created again carries the status of an earlier object."""
+    """Whether rules trust the status, so that one sent on CREATE is ignored: output of ``kubectl get`` has an earlier one."""
     numerous: bool = False
     """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them on each look-up."""
     lookup_namespace: str = ""
@@ -277,6 +274,9 @@ PREFERENCE: Final = Kind(_TYPES, ("v1beta1",), "virtualmachinepreferences", "Vir
 CLUSTER_PREFERENCE: Final = Kind(
     _TYPES, ("v1beta1",), "virtualmachineclusterpreferences", "VirtualMachineClusterPreference", namespaced=False
 )
+CSR: Final = Kind(
+    "certificates.k8s.io", ("v1",), "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
+)
 NAD: Final = Kind("k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition")
 CAPI_MACHINE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machines", "Machine")
 MACHINE_DRAIN_RULE: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinedrainrules", "MachineDrainRule")
@@ -359,7 +359,7 @@ ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsea
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 
-BUILT_IN_GROUPS: Final = frozenset(("", "apps", "autoscaling", "policy")) | {
+BUILT_IN_GROUPS: Final = frozenset(("", "apps", "autoscaling", "policy", "certificates.k8s.io")) | {
     f"{group}.k8s.io" for group in ("admissionregistration", "apiregistration", "coordination", "discovery", "storage")
 }
 """The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""

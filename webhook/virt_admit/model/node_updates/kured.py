@@ -1,7 +1,8 @@
 """kured, which drains and reboots the nodes that ask for it one after the other, and its lock.
 
 Its pods write the lock into an annotation of their DaemonSet. The pod of the node that has it drains that node. It keeps the
-lock until the node is back, or until its drain fails, which needs a drain time-out. Sources: kubereboot/kured:
+lock until the node is back, or until its drain fails, which needs a drain time-out. A node that was deleted meanwhile keeps
+it, unless the lock has a time to live. Sources: kubereboot/kured:
 pkg/daemonsetlock/daemonsetlock.go#Acquire, #ttlExpired; cmd/kured/main.go#rebootAsRequired.
 """
 
@@ -13,8 +14,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -27,11 +29,19 @@ LOCK: Final = "weave.works/kured-node-lock"
 _NEEDED: Final = "weave.works/kured-most-recent-reboot-needed"
 """The annotation of a node with the time from which it needs a reboot. It stays. kured writes it if a flag says so."""
 
+_BEGUN: Final = "weave.works/kured-reboot-in-progress"
+"""The annotation of a node that kured is to reboot, until it has."""
+
 READS: Final[Reads] = union(
     clock.READS,
     {
         DAEMON_SET: (f"metadata.annotations.{LOCK}",),
-        NODE: (f"metadata.annotations.{_NEEDED}", "spec.unschedulable", "status.conditions"),
+        NODE: (
+            f"metadata.annotations.{_NEEDED}",
+            f"metadata.annotations.{_BEGUN}",
+            "spec.unschedulable",
+            "status.conditions",
+        ),
     },
 )
 """The fields that say what kured does."""
@@ -44,7 +54,9 @@ class RebootLock(NamedTuple):
     node: str
     since: datetime | None
     until: datetime | None
-    """When the lock expires. None: it does not."""
+    """When the lock expires. None: it does not, or that is not known."""
+    expires: bool
+    """Whether it may end by its time to live."""
 
 
 def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
@@ -78,7 +90,7 @@ def _lock(daemon: Object, value: dict[str, Any]) -> RebootLock:
     if isinstance(lasts, int) and 0 < lasts < _LONGEST and since is not None:
         with contextlib.suppress(OverflowError):
             until = since + timedelta(microseconds=lasts // 1000)
-    return RebootLock(daemon, value["nodeID"], since, until)
+    return RebootLock(daemon, value["nodeID"], since, until, expires=not isinstance(lasts, int) or lasts > 0)
 
 
 _LONGEST: Final = 2**63
@@ -121,8 +133,67 @@ def words(cluster: Cluster) -> Iterator[str]:
             f"expires at {clock.stamp(lock.until)}"
             if lock.until is not None
             else "does not expire, as --lock-ttl is not set"
+            if not lock.expires
+            else "may expire"
         )
         yield (
             f"{who} for the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}. kured goes on by "
             f"itself once {lock.node} is empty. Its lock {ends}"
         )
+
+
+# --- a lock that is never given up -----------------------------------------------------------------------------------
+
+
+def reboots(node: Object, cluster: Cluster) -> bool:
+    """Return whether kured empties or reboots a node now. Without its lock, which may not be known, the annotation says it."""
+    held = locks(cluster)
+    return any(lock.node == node.name for lock in held) if held else _BEGUN in node.annotations
+
+
+def waits(node: Object) -> bool:
+    """Return whether kured is to reboot a node, and has not cordoned it for that."""
+    return _BEGUN in node.annotations and not node.at("spec", "unschedulable").boolean
+
+
+def hold(cluster: Cluster) -> Hold | None:
+    """Return the lock that keeps kured from rebooting any node for good; None: none is known to."""
+    waiting = tuple(sorted(node.name for node in cluster.known(NODE) if waits(node)))
+    nodes = {node.name for node in cluster.known(NODE)}
+    if not waiting or unlisted(cluster, NODE):
+        return None
+    left = (lock for lock in locks(cluster) if lock.node not in nodes and not lock.expires)
+    return next((Hold(lock, waiting) for lock in left), None)
+
+
+class Hold(NamedTuple):
+    """A lock whose holder does not exist, and which never expires."""
+
+    lock: RebootLock
+    waiting: tuple[str, ...]
+    """The nodes that are to be rebooted."""
+
+    def reason(self, cluster: Cluster) -> str:
+        """Return what is wrong."""
+        daemon, current = self.lock.daemon, clock.now(cluster)
+        age = current - self.lock.since if current is not None and self.lock.since is not None else None
+        since = f" for {_days(age)}" if age is not None else ""
+        return (
+            f"kured reboots no node: {self.lock.node}, which does not exist, has held its lock{since} (annotation {LOCK} of "
+            f"DaemonSet {daemon.full_name}), and the lock has no time to live. {names(self.waiting)} "
+            f"{'wait' if len(self.waiting) > 1 else 'waits'} for a reboot, and that does not end by itself"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What ends it, with a command."""
+        where = ("-n", self.lock.daemon.namespace)
+        release = shell("kubectl", "annotate", "daemonset", argument(self.lock.daemon.name), *where, f"{LOCK}-")
+        return typed(
+            f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this gives the lock up",
+            release,
+        )
+
+
+def _days(age: timedelta) -> str:
+    return f"{age.days} days" if age.days > 1 else clock.duration(age)

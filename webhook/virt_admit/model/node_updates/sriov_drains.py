@@ -20,7 +20,9 @@ STATE: Final = "sriovnetwork.openshift.io/state"
 """The annotation of a pool and of a node."""
 _OF_POOL: Final = "Paused"
 _OF_NODE: Final = "Draining_MCP_Paused"
-_AT_REST: Final = ("", "Idle")
+AT_REST: Final = ("", "Idle")
+DEVICES: Final = "openshift.io/"
+"""How the resources begin that it offers, where its setting RESOURCE_PREFIX does not say otherwise."""
 
 READS: Final[Reads] = {
     MACHINE_CONFIG_POOL: ("spec.paused", f"metadata.annotations.{STATE}"),
@@ -38,7 +40,7 @@ def has_paused(pool: Object, nodes: Iterable[Object]) -> bool:
 
 def drained(nodes: Iterable[Object]) -> tuple[str, ...]:
     """Return the nodes that the operator drains; those that wait for their turn if it drains none yet."""
-    waiting = [node for node in nodes if node.annotations.get(STATE, "") not in _AT_REST]
+    waiting = [node for node in nodes if node.annotations.get(STATE, "") not in AT_REST]
     begun = [node for node in waiting if node.at("spec", "unschedulable").boolean]
     return tuple(node.name for node in begun or waiting)
 

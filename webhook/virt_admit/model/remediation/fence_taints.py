@@ -9,16 +9,19 @@ kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.model import pod_owners
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import NODE, POD, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.kinds import NODE, POD, PV, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import FINISHED
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _REMEDIATORS: Final = "medik8s.io/"
@@ -28,6 +31,7 @@ _SETTLED: Final = datetime.timedelta(minutes=10)
 
 READS: Final[Reads] = union(
     clock.READS,
+    pod_owners.READS,
     {
         NODE: (
             "spec.taints",
@@ -35,8 +39,14 @@ READS: Final[Reads] = union(
             "status.conditions.status",
             "status.conditions.lastTransitionTime",
         ),
-        POD: ("spec.nodeName", "metadata.deletionTimestamp"),
-        VOLUME_ATTACHMENT: ("spec.nodeName",),
+        POD: (
+            "spec.nodeName",
+            "metadata.deletionTimestamp",
+            "spec.volumes.persistentVolumeClaim.claimName",
+            "status.phase",
+        ),
+        PV: ("spec.claimRef",),
+        VOLUME_ATTACHMENT: ("spec.nodeName", "spec.source.persistentVolumeName"),
     },
 )
 
@@ -69,7 +79,10 @@ class LeftTaint(NamedTuple):
     @property
     def reason(self) -> str:
         """What is wrong, as the end of a sentence about the node."""
-        return f"reports since {self.minutes} min, and still has taint {self.key} of its fencing"
+        keys = list(dict.fromkeys(taint["key"].text or "" for taint in self.every))
+        return (
+            f"reports since {self.minutes} min, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
+        )
 
     def is_all(self, refusal: str) -> bool:
         """Whether nothing but these taints refuses a pod."""
@@ -105,26 +118,66 @@ def _known(cluster: Cluster) -> Mapping[str, LeftTaint]:
 
 def waits_for(node: str, cluster: Cluster) -> str:
     """Return what the remediator of a node waits for, in words; empty: nothing is known."""
-    return names([what for what, _ in _holders(node, cluster)], 120)
+    return names([holder.what for holder in _holders(node, cluster)], 160)
+
+
+def stays(node: str, cluster: Cluster) -> bool:
+    """Return whether the remediator of a node waits for a pod that runs there and does not end."""
+    return any(holder.pod is not None for holder in _holders(node, cluster))
 
 
 def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
     """Return what ends a taint of fencing on a node that reports, and the command about it."""
     holders = _holders(node, cluster)
+    if holders and holders[0].pod is not None:
+        way, _, command = pod_owners.taken_away(holders[0].pod, cluster).partition(": ")
+        later = "narrow its tolerations later, as it comes back in spite of the taint"
+        return f"{way}, after which the remediator of {node} removes the taint; {later}", command
     if holders:
-        return f"let {holders[0][0]} end, after which the remediator of {node} removes the taint", holders[0][1]
+        return f"let {holders[0].what} end, after which the remediator of {node} removes the taint", holders[0].command
     keys = dict.fromkeys(taint["key"].text or "" for taint in found.every)
     untaint = shell("kubectl", "taint", "nodes", argument(node), *(f"{key}:NoExecute-" for key in keys))
     return f"see that the remediation of {node} has ended, then remove its taint{'s' * (len(keys) > 1)}", untaint
 
 
-def _holders(node: str, cluster: Cluster) -> Sequence[tuple[str, str]]:
+class _Holder(NamedTuple):
+    """What a remediator waits for."""
+
+    what: str
+    command: str
+    pod: Object | None = None
+    """The pod that keeps a volume attached, and does not end. None: nothing shows one."""
+
+
+def _holders(node: str, cluster: Cluster) -> Sequence[_Holder]:
     """Return the pods of a node that are being deleted, else its VolumeAttachments, each with a command about it."""
     pods = entry(cluster, _ending, node) or ()
     if pods:
-        return [(f"pod {pod.full_name}", kubectl("describe", POD, pod.name, pod.namespace)) for pod in pods]
-    attached = [each.name for each in cluster.known(VOLUME_ATTACHMENT) if each.at("spec", "nodeName").text == node]
-    return [(f"VolumeAttachment {name}", kubectl("describe", VOLUME_ATTACHMENT, name)) for name in sorted(attached)]
+        return [_Holder(f"pod {pod.full_name}", kubectl("describe", POD, pod.name, pod.namespace)) for pod in pods]
+    attached = [each for each in cluster.known(VOLUME_ATTACHMENT) if each.at("spec", "nodeName").text == node]
+    return [_attachment(each, node, cluster) for each in sorted(attached, key=lambda each: each.name)]
+
+
+def _attachment(attachment: Object, node: str, cluster: Cluster) -> _Holder:
+    """Return a VolumeAttachment with the pod that uses its volume on this node."""
+    name, volume = attachment.name, attachment.at("spec", "source", "persistentVolumeName").text
+    found = find(cluster, PV, "", volume) if volume else None
+    claim = found.at("spec", "claimRef") if found is not None else None
+    described = kubectl("describe", VOLUME_ATTACHMENT, name)
+    user = next(_users(claim, node, cluster), None) if claim is not None else None
+    if claim is None or user is None:
+        return _Holder(f"VolumeAttachment {name}", described)
+    used = f"{claim['namespace'].text}/{claim['name'].text}"
+    return _Holder(f"the volume of pod {user.full_name} (claim {used})", described, user)
+
+
+def _users(claim: Field, node: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the pods on a node that use a claim and are not being deleted."""
+    for pod in cluster.known(POD, claim["namespace"].text or "default"):
+        here = pod.at("spec", "nodeName").text == node and pod.at("status", "phase").text not in FINISHED
+        volumes = pod.at("spec", "volumes").items() if here and not pod.deleted else ()
+        if any(each.at("persistentVolumeClaim", "claimName").text == claim["name"].text for each in volumes):
+            yield pod
 
 
 def _ending(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

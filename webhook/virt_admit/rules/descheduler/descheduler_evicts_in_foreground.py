@@ -8,10 +8,8 @@ forth, and they compete with drains for the places of migrations.
 exists, set ``profileCustomizations.devEnableEvictionsInBackground``.
 """
 
+from virt_admit.model import deschedulers
 from virt_admit.rule import KUBE_DESCHEDULER, Action, Context, Finding, Findings, Object, rule
-
-_FOR_VMS = frozenset(("KubeVirtRelieveAndMigrate", "DevKubeVirtRelieveAndMigrate"))
-"""The profiles that evict in background by themselves."""
 
 
 @rule(
@@ -24,13 +22,9 @@ _FOR_VMS = frozenset(("KubeVirtRelieveAndMigrate", "DevKubeVirtRelieveAndMigrate
     ),
 )
 def check(descheduler: Object, _context: Context) -> Findings:
-    profiles = descheduler.at("spec", "profiles")
-    named = {item.text for item in profiles.items()}
-    background = descheduler.at("spec", "profileCustomizations", "devEnableEvictionsInBackground").value is True
-    evicts = descheduler.at("spec", "mode").text == "Automatic"  # the default only predicts
-    if evicts and named and not named & _FOR_VMS and not background:
+    if deschedulers.evicts_in_foreground(descheduler):
         yield Finding(
-            profiles.path,
+            descheduler.at("spec", "profiles").path,
             "this descheduler takes a VM that migrates for a failed eviction and evicts more and more VMs. "
             "Use the profile KubeVirtRelieveAndMigrate, or set devEnableEvictionsInBackground.",
         )

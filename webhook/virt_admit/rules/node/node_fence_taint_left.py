@@ -4,11 +4,12 @@
 meant for a node that is powered off. A remediator removes it when the old pods and VolumeAttachments of the node are
 gone; a taint that an administrator set stays until it is removed.
 
-**Fix.** See why the remediation has not finished: pods of the node with a finalizer, VolumeAttachments that stay, or a
-remediation object that keeps its finalizer. Then remove the taint.
+**Fix.** See why the remediation has not finished: pods of the node with a finalizer, VolumeAttachments that stay as a pod that
+tolerates the taint uses the volume, or a remediation object that keeps its finalizer. Its remediator then removes the taint;
+one that an administrator set has to be removed.
 """
 
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, room
 from virt_admit.model.remediation import fence_taints
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
 
@@ -27,11 +28,12 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
 def check(node: Object, context: Context) -> Findings:
     found = fence_taints.left(node, context.cluster)
     if found is not None:
-        waits = fence_taints.waits_for(node.name, context.cluster)
-        why = f" (it waits for {cut(waits, 60)})" if waits else ""
-        yield Finding(
-            found.taint.path,
-            f"this node reports since {found.minutes} minutes, but its taint {found.key} still ends every pod there, and no "
-            f"VM can run on it. Finish its remediation{why}, then remove the taint.",
-            value=node.name,
+        begin = (
+            f"this node reports since {found.minutes} minutes, but its taint {found.key} still ends every pod there. "
         )
+        waits = fence_taints.waits_for(node.name, context.cluster)
+        end = "Finish its remediation, then remove the taint."
+        if waits:
+            most = room(found.taint.path, check.id) - len(begin) - len("Its remediator waits for .")
+            end = f"Its remediator waits for {cut(waits, most)}."
+        yield Finding(found.taint.path, f"{begin}{end}", value=node.name)

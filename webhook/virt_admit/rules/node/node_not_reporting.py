@@ -5,9 +5,11 @@ completes, and its VMs start on no other node until the node is fenced or report
 
 **Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
 ``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates it.
+Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
 from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import sentence
@@ -49,7 +51,13 @@ def check(node: Object, context: Context) -> Findings:
     waits = bool(awaited_return.awaited(node.name, context.cluster))
     drains = "" if waits else ", and a drain never completes"
     what = f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end"
-    advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
+    pending = certificate_requests.of_node(node.name, context.cluster)
+    if pending is not None:
+        advice = (
+            f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
+        )
+    else:
+        advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     yield Finding(
         node.condition("Ready")["status"].path,
         f"this node does not report ({silence}): {what}. {sentence(advice)}",

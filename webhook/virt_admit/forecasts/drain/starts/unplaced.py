@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.selectors import integer
 from virt_admit.model.kubevirt.instances import tsc
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import VolumePlace
@@ -52,7 +53,8 @@ def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
     lasting = {why for why in refusals.values() if any(map(_is_of_volume, why.split("; ")))}
     bound = {cause for why in lasting for cause in why.split("; ") if _is_of_volume(cause)}
     others = f", and its {names(sorted(bound))}" if bound else ""
-    reason = f"{found.reason}{others}. It starts by itself once one is ready"
+    stays = found.reason.endswith(cordoners.STAYS.rstrip("."))
+    reason = f"{found.reason}{others}" + ("" if stays else ". It starts by itself once one is ready")
     return Problem(reason, typed(found.remedy, found.command), ProblemCause.NO_TARGET)
 
 
@@ -159,10 +161,16 @@ _CAUSE: Final = ProblemCause.NO_TARGET
 # --- all others ----------------------------------------------------------------------------------------------------
 
 
+_ENDS: Final[Mapping[str, str]] = {
+    ProblemCause.NO_ROOM: "It starts by itself once there is room",
+    ProblemCause.NO_NODE_READY: "It starts by itself once that node is ready",
+}
+
+
 def _other(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     found = no_target.reason(target, cluster, moves=False, starts=True)
     if found is None:
         return None
     reason = found.reason.replace("no other node", "no node", 1)
-    ends = "It starts by itself once there is room" if found.cause is ProblemCause.NO_ROOM else _STAYS
+    ends = _ENDS.get(found.cause, _STAYS)
     return Problem(f"{reason}. {ends}", typed(found.remedy, found.command), found.cause)

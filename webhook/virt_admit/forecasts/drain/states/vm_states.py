@@ -33,6 +33,7 @@ from virt_admit.model.kubevirt.instances import expand, migration_failures, migr
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.lookups import find
+from virt_admit.model.node_updates import node_phases
 
 _TAINT: Final = "kubevirt.io/drain"
 """The default of ``migrations.nodeDrainTaintKey`` (virt-config.go#NodeDrainTaintDefaultKey)."""
@@ -173,11 +174,27 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
     if any(map(_is_unfinished, migrations.own(vmi, cluster))):
         return None
     if strategy == "LiveMigrate" and vmis.migratable(vmi) is False:
-        return VmState(State.REFUSED, since=clock.instant(reported["lastTransitionTime"].text))
+        return VmState(State.REFUSED, since=_refused_since(vmi, node, cluster))
     mark = vmi.at("status", "evacuationNodeName").text
     if mark and mark != node:
         return VmState(State.STALE_MARK, detail=mark)
     return None
+
+
+def _refused_since(vmi: Object, node: str, cluster: Cluster) -> datetime | None:
+    """Return since when the eviction of a VMI is refused, on a node that is drained not before that; None: not known."""
+    on, eviction = _node(node, cluster), vmi.condition("EvictionRequested")
+    taints = on.at("spec", "taints").items() if on is not None else ()
+    asked = [clock.instant(each["timeAdded"].text) for each in taints if each["key"].text == drain_taint(cluster)]
+    if on is not None and on.at("spec", "unschedulable").boolean:
+        asked.append(node_phases.cordoned_since(on))
+    if eviction["status"].text == "True":
+        asked.append(clock.instant(eviction["lastTransitionTime"].text))
+    known = clock.instant(vmi.condition("LiveMigratable")["lastTransitionTime"].text)
+    if not asked:
+        return known
+    first = min(filter(None, asked), default=None)
+    return max(first, known or first) if first is not None else None
 
 
 def _strategy(vmi: Object, cluster: Cluster) -> str:

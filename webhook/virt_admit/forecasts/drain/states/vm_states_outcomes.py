@@ -13,6 +13,8 @@ from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_st
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, moment
+from virt_admit.forecasts.placement import running_launchers
+from virt_admit.model import deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
@@ -75,7 +77,7 @@ def _of_flags(case: Case) -> Iterator[str]:
     if Flag.ARRIVING in found.flags:
         yield f"it arrives from {found.source} in a moment, then has to leave again"
     if Flag.LEFTOVER in found.flags:
-        yield "it still moves away: its eviction was asked for, and uncordoning does not end that"
+        yield _leftover(case)
     if Flag.TAINTED in found.flags:
         node = case.vmi.at("status", "nodeName").text
         yield f"it moves because of the taint {vm_states.drain_taint(case.cluster)} on {node}"
@@ -83,10 +85,20 @@ def _of_flags(case: Case) -> Iterator[str]:
         yield "it moves already for another reason"
 
 
+def _leftover(case: Case) -> str:
+    """Return why a VM moves away from a node that is not drained."""
+    pod = running_launchers.launchers(case.cluster).on_node(case.vmi)
+    strategy = deschedulers.evicted(pod, case.cluster) if pod is not None else ""
+    if strategy:
+        return f"it moves away because a descheduler evicted it ({strategy})"
+    return "it still moves away, as its eviction was asked for, although its node is not cordoned"
+
+
 def _cancel_mark(case: Case) -> str:
     """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot."""
     leaves = case.found.state is State.POST_COPY or Flag.LEFTOVER not in case.found.flags
-    return "" if leaves else typed("if it is to stay", evacuate_cancel(case.vmi, case.cluster))
+    command = "" if leaves else evacuate_cancel(case.vmi, case.cluster)
+    return typed("if it is to stay", command) if command else ""
 
 
 def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:

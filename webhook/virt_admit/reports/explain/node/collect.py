@@ -14,6 +14,9 @@ from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
+from virt_admit.model.lookups import find
+from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.cordoners import Cordon
 from virt_admit.model.remediation import machine_drain
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import DrainedNode
@@ -48,7 +51,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
     left, silent = machine_drain.is_left_to_machine(name, cluster), bool(node_health.silence_now(plan.name, cluster))
-    drains = not (left or silent or plan.is_empty or plan.is_guarded)
+    drains = not (left or silent or plan.is_empty or plan.is_guarded) and _cordon(name, cluster) is None
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -61,6 +64,12 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
+
+
+def _cordon(name: str, cluster: Cluster) -> Cordon | None:
+    """Return what cordoned a node and empties it as far as that is needed: a drain by hand disturbs that."""
+    node = find(cluster, NODE, "", name)
+    return cordoners.of_node(node, cluster) if node is not None else None
 
 
 def _problems(drained: DrainedNode) -> Iterator[str]:

@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
+from virt_admit.model import deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -23,7 +24,9 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.messages import cut, names
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, cut, names
+from virt_admit.model.node_updates import cordoners
 
 _LONGEST: Final = 200
 
@@ -44,6 +47,8 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _instance(found.vmi, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
+        yield from _descheduled(found.vmi, cluster)
+        yield from _cordoned(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
 
 
@@ -117,6 +122,28 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
+
+
+def _descheduled(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a descheduler has evicted a VM, and why it does so again."""
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    strategy = deschedulers.evicted(pod, cluster) if pod is not None else ""
+    why = deschedulers.remedy(cluster)
+    if strategy and why and vmi.at("status", "evacuationNodeName").text:
+        yield f"a descheduler evicted it ({strategy}). {why}"
+
+
+def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what has cordoned the node of a VM, which may be why it is to leave."""
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    cordon = cordoners.of_node(node, cluster) if node is not None else None
+    if cordon is not None:
+        said = (
+            f"its node {vmi.at('status', 'nodeName').text} is cordoned by {cordon.by}.",
+            cordon.reason,
+            capital(cordon.remedy),
+        )
+        yield " ".join(filter(None, said))
 
 
 def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:

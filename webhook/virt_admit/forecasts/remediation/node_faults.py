@@ -1,0 +1,100 @@
+"""What is wrong with a node itself, or keeps VMs from it: cordons, resources that it lacks, virt-handler, fencing, reboots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model import certificate_requests
+from virt_admit.model.commands import typed
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.clock import duration
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.node_health import PRESSURES
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances.vmis import on_node
+from virt_admit.model.messages import capital, sentence
+from virt_admit.model.node_updates import cordoners, kured
+from virt_admit.model.remediation import fence_taints
+
+READS: Final[Reads] = union(
+    certificate_requests.READS, cordoners.READS, fence_taints.READS, kured.READS, virt_handlers.READS
+)
+
+
+def faults(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield in sentences what is wrong with one node, whether that ends, and what ends it."""
+    yield from _pressed(node, cluster)
+    yield from _without_certificate(node, cluster)
+    yield from _cordoned(node, cluster)
+    yield from _takes_no_vm(node, cluster)
+    yield from _not_rebooted(node, cluster)
+    yield from _still_fenced(node, cluster)
+
+
+def age(since: str | None, cluster: Cluster) -> str:
+    """Return `` for 5 h 00``; empty: not known."""
+    found = clock.since(since, cluster)
+    return f" for {duration(found)}" if found is not None else ""
+
+
+def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which resource a node lacks. No drain ends it, and its VMs are not safe."""
+    for each in PRESSURES:
+        found = node.condition(each.condition)
+        if found["status"].text == "True":
+            remedy = sentence(": ".join(filter(None, (each.remedy, each.what))))
+            has = f"This node has {each.condition}{age(found['lastTransitionTime'].text, cluster)}"
+            yield (
+                f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among them, without a "
+                f"migration and without regard to budgets. {remedy}"
+            )
+
+
+def _without_certificate(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a node which does not report runs, and waits for a certificate."""
+    pending = certificate_requests.of_node(node.name, cluster)
+    if pending is not None:
+        yield f"This node {pending.reason}. That does not end by itself. {capital(pending.remedy)}"
+
+
+def _cordoned(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what cordoned a node, for what it waits and what ends it. A remediation that is not over has its own note."""
+    cordon = cordoners.of_node(node, cluster) if fence_taints.left(node, cluster) is None else None
+    if cordon is not None and not cordon.quiet:
+        yield cordon.words
+
+
+def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that no VM starts on an empty node, or arrives there, without virt-handler. Where it has VMs they block."""
+    here, unseen = gather(on_node(cluster, node.name))
+    fault = "" if here or unseen or node_health.silence(node, cluster) else virt_handlers.problem(cluster, node.name)
+    if fault and not virt_handlers.is_starting(cluster, node.name):
+        since = age(_unready_since(virt_handlers.pod(cluster, node.name)), cluster)
+        remedy = capital(virt_handlers.remedy(cluster, node.name))
+        yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"
+
+
+def _unready_since(pod: Object | None) -> str | None:
+    return pod.condition("Ready")["lastTransitionTime"].text if pod is not None else None
+
+
+def _not_rebooted(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why kured does not reboot a node that is to be rebooted."""
+    hold = kured.hold(cluster) if kured.waits(node) else None
+    if hold is not None:
+        yield f"{capital(hold.reason(cluster))}. {capital(hold.remedy)}"
+
+
+def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a healthy node takes no VMs, since its remediation has not finished."""
+    left = fence_taints.left(node, cluster)
+    if left is not None:
+        remedy, command = fence_taints.way_out(node.name, left, cluster)
+        waits = ""
+        if fence_taints.stays(node.name, cluster):
+            held = fence_taints.waits_for(node.name, cluster)
+            waits = f" Its remediator waits for {held}, which does not end by itself."
+        yield f"This node {left.reason}, so that no VM can run on it.{waits} {typed(sentence(remedy), command)}"

@@ -1,0 +1,329 @@
+"""What cordoned a node, what it waits for, whether that ends by itself, and what may be typed meanwhile.
+
+One table of marks for all reports. Sources: NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go, :pkg/upgrade/pod_manager.go
+#SchedulePodEviction; k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode #createDrainHelper;
+kubereboot/kured:cmd/kured/main.go; rancher/system-upgrade-controller:pkg/apis/upgrade.cattle.io/constants.go;
+siderolabs/talos:pkg/machinery/constants/constants.go#AnnotationCordonedKey.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.model import machine_nodes, pod_owners
+from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, names
+from virt_admit.model.node_updates import kured, maintenance_updates, sriov_drains, updaters
+from virt_admit.model.node_updates.node_phases import Phase
+from virt_admit.model.remediation import fence_taints, maintenance
+from virt_admit.model.scheduler import controller_taints
+from virt_admit.model.scheduler.pods import FINISHED
+
+CLUSTER_POLICY: Final = Kind("nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False)
+"""Of the GPU operator. Only snapshots hold it."""
+_TALOS: Final = "talos.dev/cordoned"
+_PLAN: Final = "upgrade.cattle.io/plan"
+_PLAN_NODE: Final = "upgrade.cattle.io/node"
+
+READS: Final[Reads] = union(
+    updaters.READS,
+    fence_taints.READS,
+    machine_nodes.READS,
+    kured.READS,
+    pod_owners.READS,
+    {
+        NODE: (
+            "metadata.labels",
+            f"metadata.annotations.{_TALOS}",
+            "metadata.annotations.nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable",
+            "spec.unschedulable",
+            "spec.taints",
+        ),
+        POD: (
+            f"metadata.labels.{_PLAN}",
+            f"metadata.labels.{_PLAN_NODE}",
+            "metadata.labels.kubevirt.io",
+            f"metadata.labels.{launcher_pod.NAME}",
+            "spec.nodeName",
+            "spec.containers.resources",
+            "spec.volumes.emptyDir",
+            "status.phase",
+        ),
+        VMI: ("spec.evictionStrategy", "status.conditions"),
+    },
+)
+
+
+class Cordon(NamedTuple):
+    """What keeps new pods from a node."""
+
+    by: str
+    """Who did it, as in ``cordoned by X``; it may say for what."""
+    waits: str = ""
+    """What that waits for, in whole sentences. Empty: it does not say."""
+    ends: bool | None = None
+    """False: it does not end by itself. None: that is not known."""
+    remedy: str = ""
+    """What ends it, with a command. Empty: nothing is to be done."""
+    uncordon: bool = False
+    """Whether an uncordon by hand lasts. Where it does not, it is cordoned again, or what was begun is disturbed."""
+    mark: str = ""
+    """What on the node shows it."""
+    quiet: bool = False
+    """Whether the report about the node says it already."""
+
+    @property
+    def reason(self) -> str:
+        """What it waits for and whether it ends, in sentences; empty: not known."""
+        return " ".join(filter(None, (self.waits, STAYS if self.ends is False else "")))
+
+    @property
+    def words(self) -> str:
+        """Everything about it in sentences, for the report about the node."""
+        mark = f" ({self.mark})" if self.mark else ""
+        keep = "" if self.uncordon else "Do not uncordon it by hand meanwhile."
+        said = (f"This node is cordoned by {self.by}{mark}.", self.reason, keep, capital(self.remedy))
+        return " ".join(filter(None, said))
+
+
+STAYS: Final = "That does not end by itself."
+
+
+def of_node(node: Object, cluster: Cluster) -> Cordon | None:
+    """Return what cordoned a node; None: it is not cordoned, or nothing shows what did it."""
+    order: Sequence[_Find] = _OF_CORDONED if node.at("spec", "unschedulable").boolean else _OF_TAINTED
+    return next((found for each in order if (found := each(node, cluster)) is not None), None)
+
+
+_Find = Callable[[Object, Cluster], Cordon | None]
+
+
+# --- drivers of NVIDIA ---------------------------------------------------------------------------------------------
+
+_DRIVER: Final = re.compile(r"nvidia\.com/([a-z]{1,20})-driver-upgrade-state")
+_OPERATORS: Final = {"gpu": "the NVIDIA GPU operator", "ofed": "the NVIDIA network operator"}
+_AT_REST: Final = frozenset(("", "upgrade-done", "upgrade-required"))
+_FAILED: Final = "upgrade-failed"
+
+
+def _driver(node: Object, cluster: Cluster) -> Cordon | None:
+    for key, state in sorted(node.labels.items()):
+        found = _DRIVER.fullmatch(key)
+        if found is None or state in _AT_REST:
+            continue
+        earlier = f"nvidia.com/{found[1]}-driver-upgrade.node-initial-state.unschedulable"
+        if earlier in node.annotations:  # it was cordoned before the upgrade
+            continue
+        operator = f"{_OPERATORS.get(found[1], 'an operator of NVIDIA')} for its driver upgrade"
+        cordon = Cordon(operator, "It uncordons the node itself when the new driver works.", mark=f"{key}={state}")
+        return _failed_driver(node, key, cordon, cluster) if state == _FAILED else cordon
+    return None
+
+
+def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> Cordon:
+    """Return what became of a failed upgrade: the operator tries it again only when the label asks for it."""
+    users = entry(cluster, _by_gpu, node.name) or ()
+    kept = [pod for pod in users if any(each["emptyDir"].is_map for each in pod.at("spec", "volumes").items())]
+    kept = kept if key.startswith("nvidia.com/gpu-") and not _may_delete(cluster) else []
+    why = "The upgrade has failed, and nothing tries it again"
+    if kept:
+        why += f": {_pods(kept)} a GPU and keep{'s' * (len(kept) == 1)} an emptyDir, which the operator may not delete"
+    elif users:
+        why += f": {_pods(users)} a GPU"
+    again = shell("kubectl", "label", "node", argument(node.name), f"{key}=upgrade-required", "--overwrite")
+    first = f"once its work is saved, {pod_owners.taken_away(users[0], cluster)}" if users else "see in its log why"
+    allow = ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)" if kept else ""
+    remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
+    return cordon._replace(waits=f"{why}.{_behind(node, key, cluster)}", ends=False, remedy=remedy, uncordon=True)
+
+
+_AGAIN: Final = "have the upgrade tried again; an uncordon alone is possible, but leaves the old driver"
+
+
+def _behind(node: Object, key: str, cluster: Cluster) -> str:
+    """Return which nodes wait for their turn, as a sentence after a space."""
+    behind = sorted(each.name for each in cluster.known(NODE) if each.labels.get(key) == "upgrade-required")
+    return _queue([name for name in behind if name != node.name])
+
+
+def _queue(behind: Sequence[str]) -> str:
+    return f" {names(behind)} {'wait' if len(behind) > 1 else 'waits'} behind it." if behind else ""
+
+
+def _pods(users: Sequence[Object]) -> str:
+    several = len(users) > 1
+    return f"pod{'s' * several} {names(pod.full_name for pod in users)} {'use' if several else 'uses'}"
+
+
+def _may_delete(cluster: Cluster) -> bool:
+    policies = cluster.known(CLUSTER_POLICY)
+    fields = [policy.at("spec", "driver", "upgradePolicy", "podDeletion", "deleteEmptyDir") for policy in policies]
+    return any(field.boolean is True for field in fields)
+
+
+def _by_gpu(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _with_resource("nvidia.com/", cluster)
+
+
+# --- the SR-IOV network operator -----------------------------------------------------------------------------------
+
+
+def _sriov(node: Object, cluster: Cluster) -> Cordon | None:
+    state = node.annotations.get(sriov_drains.STATE, "")
+    if state in sriov_drains.AT_REST:
+        return None
+    full = state.startswith("Reboot")
+    holders = [] if full else list(entry(cluster, _by_device, node.name) or ())
+    kept = [vmi for pod in holders if (vmi := _kept(pod, cluster)) is not None]
+    which = f" ({names(map(_user, holders))})" if holders else ""
+    needs = "It takes all pods away" if full else f"It takes only the pods with SR-IOV devices away{which}"
+    others = (each for each in cluster.known(NODE) if each.name != node.name)
+    behind = sorted(
+        each.name for each in others if each.annotations.get(sriov_drains.STATE, "") not in sriov_drains.AT_REST
+    )
+    cordon = Cordon("the SR-IOV network operator", mark=f"{sriov_drains.STATE}={state}")
+    if not kept:
+        return cordon._replace(waits=f"{needs}, then uncordons the node itself.{_queue(behind)}")
+    vms = names(vmi.full_name for vmi in kept)
+    refused = f"{vms} cannot migrate, so KubeVirt refuses the eviction."
+    way = typed(
+        f"shut {vms} down for this time, and start {'it' if len(kept) == 1 else 'them'} again afterwards",
+        virtctl("stop", kept[0].name, kept[0].namespace),
+    )
+    return cordon._replace(waits=f"{needs}. {refused}{_queue(behind)}", ends=False, remedy=way)
+
+
+def _kept(pod: Object, cluster: Cluster) -> Object | None:
+    """Return the VMI of a launcher pod if KubeVirt refuses its eviction for good; None: it does not, or that is not known."""
+    name = vm_ledger.vmi_name(pod)
+    vmi = find(cluster, VMI, pod.namespace, name) if name else None
+    if vmi is None or vmis.migratable(vmi) is not False or vmi.at("spec", "evictionStrategy").text != "LiveMigrate":
+        return None
+    return vmi
+
+
+def _user(pod: Object) -> str:
+    name = vm_ledger.vmi_name(pod)
+    return f"VM {pod.namespace}/{name}" if name else f"pod {pod.full_name}"
+
+
+def _by_device(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    return _with_resource(sriov_drains.DEVICES, cluster)
+
+
+def _with_resource(prefix: str, cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the pods that hold a device, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        node = pod.at("spec", "nodeName").text
+        if node and pod.at("status", "phase").text not in FINISHED and _holds(pod, prefix):
+            found.setdefault(node, []).append(pod)
+    return {node: sorted(some, key=lambda pod: pod.full_name) for node, some in found.items()}
+
+
+def _holds(pod: Object, prefix: str) -> bool:
+    return any(
+        name.startswith(prefix)
+        for container in pod.at("spec", "containers").items()
+        for part in ("requests", "limits")
+        for name in container.at("resources", part).map
+    )
+
+
+# --- updates, maintenances, remediation, deletion ------------------------------------------------------------------
+
+
+def _update(node: Object, cluster: Cluster) -> Cordon | None:
+    update = updaters.of_nodes(cluster).get(node.name)
+    if update is None or update.phase in (Phase.DONE, Phase.NEXT, Phase.WAITING, Phase.NOT_PART):
+        return None
+    failing = update.phase is Phase.FAILING
+    waits = f"It says: {update.waits_for.rstrip('.')}." if update.waits_for and failing else ""
+    if update.kind == NODE.kind:
+        words, command = maintenance_updates.way_back(node)
+        return Cordon("the maintenance mode of Harvester", waits, False, typed(words, command), quiet=True)
+    kind = next((each for each in maintenance.KINDS if each.kind == update.kind), None)
+    if kind is not None:
+        end = typed("delete it when the maintenance is over", kubectl("delete", kind, update.name))
+        return Cordon(f"{update.kind} {update.name}", waits, False, end)
+    ends, by = False if failing else None, f"{update.kind} {update.name}, which updates it"
+    return Cordon(by, waits, ends, mark=str(update.phase))
+
+
+def _machine(node: Object, cluster: Cluster) -> Cordon | None:
+    name = entry(cluster, _deleted_machines, node.name)
+    goes = "The node does not come back; a new one may take its place."
+    return Cordon(f"the deletion of Machine {name}", goes, quiet=True) if name else None
+
+
+def _deleted_machines(cluster: Cluster) -> Mapping[str, str]:
+    deleted = [machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind) if machine.deleted]
+    return {machine_nodes.node_name(machine, cluster): machine.full_name for machine in deleted}
+
+
+def _fence(node: Object, cluster: Cluster) -> Cordon | None:
+    left = fence_taints.left(node, cluster)
+    if left is None or all(taint["key"].text == fence_taints.OUT_OF_SERVICE for taint in left.every):
+        return None  # an administrator may have set that taint
+    waits = fence_taints.waits_for(node.name, cluster)
+    remedy, command = fence_taints.way_out(node.name, left, cluster)
+    said = f"It waits for {waits}." if waits else ""
+    return Cordon("the remediator that fenced it", said, None, typed(remedy, command))
+
+
+# --- reboots and upgrades of the operating system ------------------------------------------------------------------
+
+
+def _kured(node: Object, cluster: Cluster) -> Cordon | None:
+    if not kured.reboots(node, cluster):
+        return None
+    return Cordon("kured, which drains and reboots it", "It uncordons the node itself after the reboot.")
+
+
+def _plan(node: Object, cluster: Cluster) -> Cordon | None:
+    pod = entry(cluster, _plan_pods, node.name)
+    if pod is None:
+        return None
+    phase = pod.at("status", "phase").text or "Pending"
+    plan = f"Plan {pod.labels[_PLAN]} of the system upgrade controller"
+    return Cordon(
+        plan, f"Its pod {pod.full_name} is {phase}; the controller uncordons the node when its Job has ended."
+    )
+
+
+def _plan_pods(cluster: Cluster) -> Mapping[str, Object]:
+    pods = (pod for pod in cluster.known(POD) if _PLAN in pod.labels and _PLAN_NODE in pod.labels)
+    return {pod.labels[_PLAN_NODE]: pod for pod in pods if pod.at("status", "phase").text not in FINISHED}
+
+
+def _talos(node: Object, _cluster: Cluster) -> Cordon | None:
+    if node.annotations.get(_TALOS) != "true":
+        return None
+    return Cordon("Talos, which upgrades or reboots it", "It uncordons the node itself when the node is back.")
+
+
+def _removed(node: Object, _cluster: Cluster) -> Cordon | None:
+    """Return that an autoscaler is about to delete a node, which it only taints."""
+    for key in _keys(node):
+        if key.startswith(("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupt")):
+            who = controller_taints.owner(key)
+            return Cordon(f"{who}, which deletes it (taint {key})")
+    return None
+
+
+def _keys(node: Object) -> Iterator[str]:
+    yield from (taint["key"].text or "" for taint in node.at("spec", "taints").items())
+
+
+_OF_CORDONED: Final[Sequence[_Find]] = (_fence, _driver, _machine, _update, _sriov, _kured, _plan, _removed, _talos)
+"""The first that fits. The operator of SR-IOV pauses a pool of nodes, so that pool does not update them."""
+_OF_TAINTED: Final[Sequence[_Find]] = (_removed,)

@@ -1,0 +1,32 @@
+"""Who makes the pods of a node again, and what removes them meanwhile: a deleted pod would come back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD, REPLICA_SET
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
+
+READS: Final[Reads] = {POD: ("metadata.ownerReferences",), REPLICA_SET: ("metadata.ownerReferences",)}
+
+_SCALED: Final = frozenset(("Deployment", "ReplicaSet", "StatefulSet"))
+
+
+def taken_away(pod: Object, cluster: Cluster) -> str:
+    """Return what takes a pod away from its node until it is wanted again, with a command."""
+    owner = pod.controller
+    if owner is not None and owner["kind"].text == REPLICA_SET.kind:
+        made = find(cluster, REPLICA_SET, pod.namespace, owner["name"].text or "")
+        owner = made.controller if made is not None and made.controller is not None else owner
+    described = kubectl("describe", POD, pod.name, pod.namespace)
+    if owner is None:
+        return typed(f"end pod {pod.full_name}", described)
+    kind, name = owner["kind"].text or "", owner["name"].text or ""
+    if kind not in _SCALED:
+        return typed(f"keep {kind} {pod.namespace}/{name} off this node", described)
+    command = shell("kubectl", "scale", kind.lower(), argument(name), "-n", pod.namespace, "--replicas=0")
+    return typed(f"scale {kind} {pod.namespace}/{name} to 0 for this time", command)

@@ -1,0 +1,37 @@
+"""A controller has cordoned a node for an update or a maintenance, and does not uncordon it by itself.
+
+**Why.** No VM can start there or migrate there, and drains of other nodes lack its room. The upgrade of a driver has failed,
+the eviction of a VM is refused, or a maintenance has failed. The node itself looks healthy.
+
+**Fix.** End what the controller waits for: ``virt-admit explain node/NAME`` names it with a command. Uncordon it by hand only
+where the report says so: most controllers cordon the node again.
+"""
+
+from virt_admit.model import messages
+from virt_admit.model.node_updates import cordoners
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, cut, rule
+
+
+@rule(
+    kinds=(NODE,),
+    reads=cordoners.READS,
+    action=Action.WARN,
+    event="NodeCordonStays",
+    at_admission=False,
+    sources=(
+        "NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go",
+        "k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode",
+        "medik8s/node-maintenance-operator:internal/controller/nodemaintenance_controller.go#Reconcile",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    cordon = cordoners.of_node(node, context.cluster)
+    if cordon is None or cordon.ends is not False or not (cordon.waits and cordon.remedy):
+        return  # a maintenance that waits for nothing lasts as long as its administrator wants
+    path = node.at("spec", "unschedulable").path
+    begin, end = (
+        f"cordoned by {cordon.by}, which does not uncordon it by itself. ",
+        f"See virt-admit explain node/{node.name}.",
+    )
+    waits = cut(cordon.waits, messages.room(path, check.id) - len(begin) - len(end) - 1)
+    yield Finding(path, f"{begin}{waits} {end}", value=node.name)

@@ -1,0 +1,37 @@
+"""kured is to reboot a node, and never does: a node that no longer exists holds its lock.
+
+**Why.** kured reboots one node at a time, the one that holds the lock. A node that was deleted while it held the lock does not
+give it up, and without ``--lock-ttl`` the lock never expires. No node gets its new kernel, and nothing reports an error.
+
+**Fix.** Make sure that the holder is gone, then remove the annotation ``weave.works/kured-node-lock`` of the DaemonSet.
+"""
+
+from virt_admit.model.messages import capital, cut
+from virt_admit.model.node_updates import kured
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
+
+
+@rule(
+    kinds=(NODE,),
+    reads=kured.READS,
+    action=Action.WARN,
+    event="NodeRebootHeld",
+    at_admission=False,
+    sources=(
+        "kubereboot/kured:pkg/daemonsetlock/daemonsetlock.go#Acquire",
+        "https://github.com/kubereboot/kured/issues/137",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    hold = kured.hold(context.cluster) if kured.waits(node) else None
+    if hold is None:
+        return
+    holder, daemon = cut(hold.lock.node, 60), cut(hold.lock.daemon.full_name, 60)
+    yield Finding(
+        node.metadata["name"].path,
+        capital(
+            f"kured never reboots this node: {holder}, which does not exist, holds its lock. Remove the annotation "
+            f"weave.works/kured-node-lock of DaemonSet {daemon}."
+        ),
+        value=node.name,
+    )
