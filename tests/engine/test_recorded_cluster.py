@@ -2,7 +2,8 @@
 
 import pytest
 
-from virt_admit.engine.recorded_cluster import RecordedCluster, same, whole
+from virt_admit.engine.recorded_cluster import RecordedCluster
+from virt_admit.engine.recorded_values import same, whole
 from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.frozen_cache import FrozenCache
 from virt_admit.model.kubernetes.cluster import Unseen, each, entry, keep, more_may_exist, unlisted

@@ -6,6 +6,7 @@ from tests.advice import risky
 from tests.builders import manifest, node, vmi
 from tests.for_each import for_each
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
@@ -80,7 +81,7 @@ def test_a_budget_that_refuses(subject, own, now):
         (pod(ready="False"), budget(maxUnavailable=0, healthy=2, desired=2)),
         (pod(ready="False"), budget(maxUnavailable=0, healthy=0, unhealthyPodEvictionPolicy="AlwaysAllow")),
         (pod(owner="DaemonSet"), budget(maxUnavailable=0)),
-        (pod(metadata={"annotations": {pod_evictions.MIRROR: "x"}}), budget(maxUnavailable=0)),
+        (pod(metadata={"annotations": {evicted_pods.MIRROR: "x"}}), budget(maxUnavailable=0)),
         (pod(labels=WEB | {"kubevirt.io": "virt-launcher"}), budget(maxUnavailable=0)),
     ],
 )

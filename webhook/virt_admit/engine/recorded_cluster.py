@@ -8,17 +8,14 @@ what is above it, and a value that became another one marks those that used it, 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from operator import is_
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from virt_admit.engine.object_table import Name, ObjectTable
+from virt_admit.engine.recorded_values import Ambient, Entry, Read, Value, same, same_outcome, whole
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
-from virt_admit.model.kubernetes.json_codec import identical
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 
@@ -26,24 +23,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Ambient(enum.Enum):
-    """What a value may read besides objects."""
-
-    TIME = "time"
-    SERVER_VERSION = "server version"
-
-
-Read = tuple[Kind, str | None, str | None] | tuple[Kind, str, str, str] | Ambient
-"""An object by kind, namespace and name. Without a name: all objects of the namespace, or of the cluster. With a name
-alone: whether all objects of the kind are known."""
-
 Versions = Mapping[Callable[[Cluster], Any], Callable[[Any], Hashable]]
 """By function what tells two versions of a value apart that the cluster itself keeps up to date."""
-
-
-def whole(kind: Kind, namespace: str, name: str) -> Read:
-    """Return the read of all fields of one object. The other reads are of the fields that are looked up."""
-    return kind, namespace, name, "whole"
 
 
 class NamedCluster(Cluster, Protocol):
@@ -60,37 +41,6 @@ _HUB: Final = 32
 """Users of a value from which it is a hub."""
 
 
-class _Entry(NamedTuple):
-    """One entry of a value that is a mapping. What uses it rests on this entry alone."""
-
-    function: Callable[[Cluster], Mapping[Any, Any]]
-    key: Hashable
-
-
-class _Value:
-    """A computed value, and what it was computed from."""
-
-    __slots__ = ("compute", "error", "key", "reads", "uses", "value")
-
-    def __init__(self, key: Hashable, compute: Callable[[Cluster], Any]) -> None:
-        self.key, self.compute = key, compute
-        self.value: Any = None
-        self.error: Exception | None = None
-        """What the computation raised instead."""
-        self.reads: set[Read] = set()
-        self.uses: dict[Hashable, int] = {}
-        """The keys of other values, numbered in the order of their first use."""
-
-    def entry(self, key: Hashable) -> Any:
-        """Return one entry of a mapping; for a mapping that could not be made, what was raised instead."""
-        return self.error if self.error is not None else self.value.get(key)
-
-    def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-        return self.value
-
-
 class RecordedCluster:
     """Computes values from a cluster that changes between two rounds, and keeps them. For one thread."""
 
@@ -98,7 +48,7 @@ class RecordedCluster:
         self.cluster = cluster
         self._server_version = cluster.server_version
         self._versions = {function: (version, object()) for function, version in versions.items()}
-        self._values: dict[Hashable, _Value] = {}
+        self._values: dict[Hashable, Value] = {}
         self._readers: dict[Read, set[Hashable]] = {}
         self._users: dict[Hashable, set[Hashable]] = {}
         self._stale: set[Hashable] = set()
@@ -107,7 +57,7 @@ class RecordedCluster:
         """These, and all that use them, maybe over others. Between two rounds none of them is a hub."""
         self._hubs: set[Hashable] = set()
         """Values that are due and that many use. They are computed first: mostly they stay the same, and their users too."""
-        self._entries: dict[Hashable, set[_Entry]] = {}
+        self._entries: dict[Hashable, set[Entry]] = {}
         """By mapping the entries that are used."""
         self._left: set[Hashable] = set()
         """Values and entries that another value used and that none used when it was left."""
@@ -182,7 +132,7 @@ class RecordedCluster:
             if key in self._due and key in self._values:
                 self._current(key, self._values[key].compute)
 
-    def _mark_users(self, key: Hashable, before: _Value | None = None, now: _Value | None = None) -> None:
+    def _mark_users(self, key: Hashable, before: Value | None = None, now: Value | None = None) -> None:
         """Mark what used a value that became another one, but not what used an entry of it that is the same."""
         self._mark(self._users.get(key, ()))
         for entry in self._entries.get(key, ()):
@@ -195,7 +145,7 @@ class RecordedCluster:
             key = self._left.pop()
             if key in self._users or self._entries.get(key):
                 continue
-            if isinstance(key, _Entry):
+            if isinstance(key, Entry):
                 self._entries[key.function].discard(key)
                 self._left.add(key.function)
             else:
@@ -265,14 +215,14 @@ class RecordedCluster:
         self._stale.discard(key)
         self._due.discard(key)
 
-    def _current(self, key: Hashable, compute: Callable[[Cluster], Any]) -> _Value:
+    def _current(self, key: Hashable, compute: Callable[[Cluster], Any]) -> Value:
         value = self._values.get(key)
         if value is None or (key in self._due and not self._holds(value)):
             return self._compute(key, compute)
         self._due.discard(key)
         return value
 
-    def _holds(self, value: _Value) -> bool:
+    def _holds(self, value: Value) -> bool:
         """Return whether what this value read, and all values that it uses, are what they were."""
         for key in sorted(value.uses.keys() & self._due, key=value.uses.__getitem__):
             if value.key in self._stale:
@@ -281,10 +231,10 @@ class RecordedCluster:
                 self._current(key, self._values[key].compute)
         return value.key not in self._stale
 
-    def _compute(self, key: Hashable, compute: Callable[[Cluster], Any]) -> _Value:
+    def _compute(self, key: Hashable, compute: Callable[[Cluster], Any]) -> Value:
         before = self._values.get(key)
         self._drop(key)
-        value = self._values[key] = _Value(key, compute)
+        value = self._values[key] = Value(key, compute)
         self.computed += 1
         if compute in self._versions:
             self._has_other_version(compute)  # notes the version
@@ -298,35 +248,35 @@ class RecordedCluster:
         except BaseException:
             self.forget(key)
             raise
-        if before is not None and _same_outcome(before, value):
+        if before is not None and same_outcome(before, value):
             value.value, value.error = before.value, before.error
         else:
             self._mark_users(key, before, value)
         return value
 
-    def read(self, reader: _Value | None, read: Read) -> None:
+    def read(self, reader: Value | None, read: Read) -> None:
         """Record that a value read something, perhaps after it was computed."""
         if reader is not None and read not in reader.reads:
             reader.reads.add(read)
             if self._values.get(reader.key) is reader:
                 self._readers.setdefault(read, set()).add(reader.key)
 
-    def use(self, user: _Value | None, key: Hashable, compute: Callable[[Cluster], T]) -> T:
+    def use(self, user: Value | None, key: Hashable, compute: Callable[[Cluster], T]) -> T:
         """Return a value that others use too, and record who does."""
         used = self._current(key, compute)
         self._link(user, key)
         value: T = used.outcome()
         return value
 
-    def entry(self, user: _Value | None, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
+    def entry(self, user: Value | None, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
         """Return one entry of a mapping that others use too, and record who does."""
-        used, entry = self._current(function, function), _Entry(function, key)
+        used, entry = self._current(function, function), Entry(function, key)
         self._link(user, entry)
         self._entries.setdefault(function, set()).add(entry)
         found: Mapping[K, T] = used.outcome()
         return found.get(key)
 
-    def _link(self, user: _Value | None, key: Hashable) -> None:
+    def _link(self, user: Value | None, key: Hashable) -> None:
         if user is not None and key not in user.uses:
             user.uses[key] = len(user.uses)
             if self._values.get(user.key) is user:
@@ -362,7 +312,7 @@ class RecordedView:
 
     __slots__ = ("_reader", "_recorded")
 
-    def __init__(self, recorded: RecordedCluster, reader: _Value | None) -> None:
+    def __init__(self, recorded: RecordedCluster, reader: Value | None) -> None:
         self._recorded, self._reader = recorded, reader
 
     def _cluster(self, read: Read) -> NamedCluster:
@@ -413,34 +363,3 @@ class RecordedView:
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
         self._recorded.read(self._reader, (kind, None, None))
         return self._recorded.each(kind, function)
-
-
-def _same_outcome(before: _Value, now: _Value) -> bool:
-    if before.error is None or now.error is None:
-        return before.error is now.error and same(before.value, now.value)
-    return type(before.error) is type(now.error) and same(before.error.args, now.error.args)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal for everything that reads them, also in the order of their items.
-
-    Objects are the same if their fields are: a look-up may decode the same object several times.
-    """
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Object):
-        return identical(one.data, other.data)
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and _same_items(one, other)
-    if isinstance(one, dict):
-        return len(one) == len(other) and _same_items(one, other) and _same_items(one.values(), other.values())
-    if is_dataclass(one):
-        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    return bool(one == other)
-
-
-def _same_items(some: Collection[Any], others: Collection[Any]) -> bool:
-    """Return whether equally many items are the same. Mostly they are identical, which takes no time to find out."""
-    return all(map(is_, some, others)) or all(map(same, some, others))

@@ -20,6 +20,7 @@ from virt_admit.forecasts.drain import (
     vm_outcomes,
     workload_updates,
 )
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.capacity import Leaving
 from virt_admit.forecasts.drain.control import control_path, overruling, pod_requests
 from virt_admit.forecasts.drain.control.control_path import Component
@@ -276,7 +277,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
         waiting,
         control.components,
         updaters.of_nodes(cluster).get(name),
-        not forecasts and VMI not in unread and pod_evictions.has_nothing_to_evict(name, cluster),
+        not forecasts and VMI not in unread and evicted_pods.has_nothing_to_evict(name, cluster),
         name in cluster.cached(etcd_guard.held_nodes),
     )
 

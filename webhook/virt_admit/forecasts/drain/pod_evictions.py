@@ -9,13 +9,14 @@ pod-eviction-admitter.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import (
     drain_cleaner,
+    evicted_pods,
     eviction_policy,
     operator_budgets,
     pod_budgets,
@@ -26,7 +27,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import Way
 from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -36,7 +37,6 @@ from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final = union(
     clock.READS,
@@ -66,8 +66,6 @@ READS: Final = union(
 )
 """The fields that decide whether a pod can be evicted."""
 
-MIRROR: Final = "kubernetes.io/config.mirror"
-"""Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
 STUCK_AFTER: Final = datetime.timedelta(minutes=5)
 """A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
 
@@ -151,11 +149,6 @@ class PodEvictions:
         return tuple(blocker for blocker in self.blockers if not blocker.repeatable)
 
 
-def is_of_vm(pod: Object) -> bool:
-    """Return whether the pod runs a VM or attaches its volumes: KubeVirt moves these with the VM."""
-    return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
-
-
 def of_node(
     cluster: Cluster, node: str, *, has_vms: bool = False, spared: Collection[str] = frozenset()
 ) -> PodEvictions:
@@ -167,15 +160,15 @@ def of_node(
         has_vms: whether VMs run there, also where their pods are not known.
         spared: the pods that it does not evict, as ``namespace/name``.
     """
-    here = [pod for pod in entry(cluster, by_node, node) or () if pod.full_name not in spared]
-    pods, ended = [pod for pod in here if is_evicted(pod)], list(filter(_lingers, here))
+    here = [pod for pod in entry(cluster, evicted_pods.by_node, node) or () if pod.full_name not in spared]
+    pods, ended = [pod for pod in here if evicted_pods.is_evicted(pod)], list(filter(evicted_pods.lingers, here))
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
-    ending = sum(map(_only_ends, (*pods, *ended)))
+    ending = sum(map(evicted_pods.only_ends, (*pods, *ended)))
     silent = _silent_node(node, ending, cluster) if pods or ended or has_vms else None
     for pod in (*pods, *ended):
-        if silent is not None and silent.cause == ProblemCause.NODE_SILENT and _only_ends(pod):
+        if silent is not None and silent.cause == ProblemCause.NODE_SILENT and evicted_pods.only_ends(pod):
             continue  # the node is the cause, once for all of them
         try:
             found = obstacle(pod, cluster)
@@ -196,11 +189,6 @@ def of_node(
     )
 
 
-def _only_ends(pod: Object) -> bool:
-    """Return whether a pod is being deleted, and nothing but its kubelet has to confirm its end."""
-    return pod.deleted and not any(item.text for item in pod.metadata["finalizers"].items())
-
-
 def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
     """Return why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
     node = find(cluster, NODE, "", name)
@@ -219,38 +207,6 @@ def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
 _FENCE: Final = "repair or fence the node"
 
 
-def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the known pods by their node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        node = pod.at("spec", "nodeName").text
-        if node:
-            found.setdefault(node, []).append(pod)
-    return found
-
-
-def has_nothing_to_evict(node: str, cluster: Cluster) -> bool:
-    """Return whether a drain of a node is known to evict no pod and to wait for none."""
-    here = entry(cluster, by_node, node) or ()
-    return not unlisted(cluster, POD) and not any(is_evicted(pod) or _lingers(pod) for pod in here)
-
-
-def is_evicted(pod: Object) -> bool:
-    """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
-    return not is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
-
-
-def _lingers(pod: Object) -> bool:
-    """Return whether a pod has ended and is being deleted: ``kubectl drain`` waits until it is gone, too."""
-    return pod.deleted and pod.at("status", "phase").text in FINISHED and not is_left_alone(pod)
-
-
-def is_left_alone(pod: Object) -> bool:
-    """Return whether no drain touches the pod: it is of a DaemonSet, or the kubelet runs it from a file."""
-    owner = pod.controller
-    return MIRROR in pod.annotations or (owner is not None and owner["kind"].text == "DaemonSet")
-
-
 # --- flags -------------------------------------------------------------------------------------------------------
 
 
@@ -260,7 +216,7 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
         yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
     keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
     if keeping:
-        losing = any(not is_of_vm(pod) for pod in keeping)
+        losing = any(not evicted_pods.is_of_vm(pod) for pod in keeping)
         cost = (
             "Data in emptyDir volumes is lost." if losing else "No data is lost: virt-launcher pods keep no data there."
         )
@@ -278,7 +234,7 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     """
     if pod.deleted:
         return _stuck(pod, cluster)
-    if is_of_vm(pod):
+    if evicted_pods.is_of_vm(pod):
         if not launcher_pods.lost_its_vmi(pod, cluster):
             if (starting := _starting(pod, cluster)) is not None:
                 return starting

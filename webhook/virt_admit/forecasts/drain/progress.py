@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model import machine_nodes
@@ -138,9 +138,9 @@ class FollowRemaining:
 
 def remaining(node: str, cluster: Cluster) -> FollowRemaining:
     """Return the pods of a node that a drain evicts."""
-    evicted = [pod for pod in entry(cluster, pod_evictions.by_node, node) or () if pod_evictions.is_evicted(pod)]
-    own = sorted(pod.full_name for pod in evicted if not pod_evictions.is_of_vm(pod))
-    of_vms = sorted(pod.full_name for pod in evicted if pod_evictions.is_of_vm(pod))
+    evicted = [pod for pod in entry(cluster, evicted_pods.by_node, node) or () if evicted_pods.is_evicted(pod)]
+    own = sorted(pod.full_name for pod in evicted if not evicted_pods.is_of_vm(pod))
+    of_vms = sorted(pod.full_name for pod in evicted if evicted_pods.is_of_vm(pod))
     return FollowRemaining(tuple(own), tuple(of_vms), cluster.cached(_is_complete))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import eviction_policy, pod_budgets
+from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage.loss import Loss
@@ -271,7 +271,7 @@ _TAINTED: Final = 300
 def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
     """Yield the pods for which a drain would wait forever after the loss of a node that reports now."""
     for pod in _evicted(node, loss):
-        if pod.deleted or pod_evictions.is_of_vm(pod) or _tolerated(pod, 0) is not None:
+        if pod.deleted or evicted_pods.is_of_vm(pod) or _tolerated(pod, 0) is not None:
             continue
         held = _held(pod, loss)
         if held is not None and held.certain and not _goes_unhealthy(pod, loss):
@@ -279,8 +279,8 @@ def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
 
 
 def _evicted(node: str, loss: Loss) -> Iterator[Object]:
-    for pod in entry(loss.cluster, pod_evictions.by_node, node) or ():
-        if pod_evictions.is_evicted(pod) and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip":
+    for pod in entry(loss.cluster, evicted_pods.by_node, node) or ():
+        if evicted_pods.is_evicted(pod) and pod.labels.get(machine_drain.WAIT_LABEL, "").lower() != "skip":
             yield pod
 
 

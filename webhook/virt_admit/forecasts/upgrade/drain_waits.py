@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import node_notes, pod_evictions
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.control import kept_volumes
 from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -70,9 +71,9 @@ def _spared(node: str, cluster: Cluster, *, rolled: bool) -> Iterator[tuple[Obje
     machine = cluster.cached(_machines).get(node)
     if machine is None or not (machine.deleted or (rolled and DEPLOYMENT in machine.labels)):
         return
-    for pod in entry(cluster, pod_evictions.by_node, node) or ():
+    for pod in entry(cluster, evicted_pods.by_node, node) or ():
         found = machine_drain.spared(pod, machine, cluster)
-        if found is not None and not pod_evictions.is_left_alone(pod):
+        if found is not None and not evicted_pods.is_left_alone(pod):
             yield pod, found
 
 
@@ -146,8 +147,8 @@ def _kept(machine: Object, node: str, cluster: Cluster, *, rolled: bool) -> Iter
     """
     words, _ = machine_drain.reported(machine)
     named = [pod for line in _WAITING.findall(words) for pod in machine_drain.reported_pods(line)]
-    for pod in entry(cluster, pod_evictions.by_node, node) or ():
-        if pod_evictions.is_left_alone(pod) or pod.deleted:
+    for pod in entry(cluster, evicted_pods.by_node, node) or ():
+        if evicted_pods.is_left_alone(pod) or pod.deleted:
             continue
         drained = machine.deleted or (rolled and DEPLOYMENT in machine.labels)
         found = machine_drain.spared(pod, machine, cluster) if drained else None
@@ -236,7 +237,7 @@ def _not_completed(name: str, cluster: Cluster, *, rolled: bool) -> Iterator[str
 def _left_behind(name: str, cluster: Cluster, *, rolled: bool) -> Iterator[str]:
     """Yield which VMs Cluster API does not evict: nothing moves them before it deletes their node."""
     for pod, found in _spared(name, cluster, rolled=rolled):
-        if not found.waits and pod_evictions.is_of_vm(pod):
+        if not found.waits and evicted_pods.is_of_vm(pod):
             yield (
                 f"whether anything moves pod {pod.full_name} before Cluster API, which does not evict it ({found.why}), "
                 f"deletes {name} with it"
@@ -253,7 +254,7 @@ def _unexplained(machine: Object, plan: NodePlan | None, cluster: Cluster) -> It
     if named and kept.issuperset(named):
         return
     pods = (find(cluster, POD, *name.split("/", 1)) for name in named)
-    others = any(pod is not None and not pod_evictions.is_of_vm(pod) for pod in pods)
+    others = any(pod is not None and not evicted_pods.is_of_vm(pod) for pod in pods)
     if plan is None or not (plan.pods.lasting or (plan.forecasts and not others)):
         since = vm_states_times.age(began, cluster)
         yield f"when the drain for Machine {machine.full_name} ends, which has waited for {since}: {cut(words, 300)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
@@ -198,16 +199,10 @@ def _plain(
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
     capacity = _given(max_unavailable or "1", len(own))
     found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
-    held = (
-        (
-            *harvester_waits.obstacles(begun, cluster),
-            *pool_obstacles.of_lock(cluster),
-            *pool_obstacles.of_orders(cluster),
-        )
-        if found.to_do
-        else ()
+    held = chain(
+        harvester_waits.obstacles(begun, cluster), pool_obstacles.of_lock(cluster), pool_obstacles.of_orders(cluster)
     )
-    return replace(found, obstacle=next(iter(held), None))
+    return replace(found, obstacle=next(held, None) if found.to_do else None)
 
 
 def _without_silent(pool: Pool, known: Mapping[str, Object], cluster: Cluster) -> Pool:

@@ -8,15 +8,8 @@ from itertools import chain, zip_longest
 from typing import Any, Final
 
 from virt_admit.engine.object_table import ObjectTable
-from virt_admit.engine.recorded_cluster import (
-    Ambient,
-    NamedCluster,
-    Read,
-    RecordedCluster,
-    RecordedView,
-    Versions,
-    whole,
-)
+from virt_admit.engine.recorded_cluster import NamedCluster, RecordedCluster, RecordedView, Versions
+from virt_admit.engine.recorded_values import Ambient, Read, whole
 from virt_admit.kube.field_filter import FieldSet
 from virt_admit.kube.frozen_cache import Changes, Name
 from virt_admit.model.kubernetes import kinds

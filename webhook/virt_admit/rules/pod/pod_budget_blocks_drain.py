@@ -14,7 +14,7 @@ whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import operator_budgets, pod_budgets, pod_counts
+from virt_admit.forecasts.drain.budgets import evicted_pods, operator_budgets, pod_budgets, pod_counts
 from virt_admit.model.kubernetes import selectors, workloads
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
@@ -68,8 +68,8 @@ def check(budget: Object, context: Context) -> Findings:
     if not never:
         return
     pods, unseen = gather(context.cluster.list(POD, namespace))
-    covered = [pod for pod in pods if chosen.matches(pod.labels) and pod_evictions.is_evicted(pod)]
-    others = [pod for pod in covered if not pod_evictions.is_of_vm(pod)]
+    covered = [pod for pod in pods if chosen.matches(pod.labels) and evicted_pods.is_evicted(pod)]
+    others = [pod for pod in covered if not evicted_pods.is_of_vm(pod)]
     if not others:
         if unseen:
             raise Unseen(unseen)

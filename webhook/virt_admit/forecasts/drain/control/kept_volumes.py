@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import about, typed
@@ -51,7 +51,7 @@ class KeptVolumes(NamedTuple):
 
 
 def _stays(pod: Object) -> bool:
-    return pod_evictions.is_left_alone(pod) and not pod.deleted
+    return evicted_pods.is_left_alone(pod) and not pod.deleted
 
 
 def of_machine(machine: Object, node: str, cluster: Cluster) -> KeptVolumes | None:

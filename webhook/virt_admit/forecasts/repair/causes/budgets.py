@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import eviction_policy, pod_budgets, pod_counts
+from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets, pod_counts
 from virt_admit.forecasts.drain.budgets.pod_counts import PodOwner
 from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.forecasts.repair import controllers, queries
@@ -60,7 +59,7 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
 
 def _is_asked(pod: Object) -> bool:
     """Return whether the budget is asked before an eviction of a pod (eviction.go#canIgnorePDB)."""
-    return pod_evictions.is_evicted(pod) and pod.at("status", "phase").text != "Pending"
+    return evicted_pods.is_evicted(pod) and pod.at("status", "phase").text != "Pending"
 
 
 # --- pods that are not ready ---------------------------------------------------------------------------------------

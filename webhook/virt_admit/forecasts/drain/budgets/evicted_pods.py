@@ -1,0 +1,56 @@
+"""Which pods of a node ``kubectl drain`` evicts, and for which it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.scheduler.pods import FINISHED
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
+
+
+def is_of_vm(pod: Object) -> bool:
+    """Return whether the pod runs a VM or attaches its volumes: KubeVirt moves these with the VM."""
+    return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
+
+
+def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the known pods by their node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        node = pod.at("spec", "nodeName").text
+        if node:
+            found.setdefault(node, []).append(pod)
+    return found
+
+
+def has_nothing_to_evict(node: str, cluster: Cluster) -> bool:
+    """Return whether a drain of a node is known to evict no pod and to wait for none."""
+    here = entry(cluster, by_node, node) or ()
+    return not unlisted(cluster, POD) and not any(is_evicted(pod) or lingers(pod) for pod in here)
+
+
+def is_evicted(pod: Object) -> bool:
+    """Return whether a drain evicts the pod: not those of DaemonSets, of files, and those that have ended."""
+    return not is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
+
+
+def lingers(pod: Object) -> bool:
+    """Return whether a pod has ended and is being deleted: ``kubectl drain`` waits until it is gone, too."""
+    return pod.deleted and pod.at("status", "phase").text in FINISHED and not is_left_alone(pod)
+
+
+def is_left_alone(pod: Object) -> bool:
+    """Return whether no drain touches the pod: it is of a DaemonSet, or the kubelet runs it from a file."""
+    owner = pod.controller
+    return MIRROR in pod.annotations or (owner is not None and owner["kind"].text == "DaemonSet")
+
+
+def only_ends(pod: Object) -> bool:
+    """Return whether a pod is being deleted, and nothing but its kubelet has to confirm its end."""
+    return pod.deleted and not any(item.text for item in pod.metadata["finalizers"].items())
