@@ -76,6 +76,7 @@ def test_reasons_are_those_of_rules_that_there_are():
         "NodeNotReporting",
         "WebhookBundleExpired",
         "WebhookWithoutEndpoint",
+        "UpdateHeld",
     }
     assert all(re.fullmatch("([A-Z][a-z]+)+", reason) for reason in reasons)
 
