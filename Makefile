@@ -189,6 +189,18 @@ verify-random: .venv/.ready
 	@BLINDNESS_SEEDS=48 DOORS_SEEDS=1000 PLAN_SEEDS=300 LEDGER_SEQUENCES=1000 SCHEMA_SEEDS=12 \
 	  $(BIN)/pytest -n $(WORKERS) --timeout=1200 $(RANDOM_TESTS)
 
+.PHONY: verify-years
+## make verify-years
+##                ten years of daily certificates, with faults, in virtual time
+verify-years: .venv/.ready
+	@CERTIFICATE_YEARS=10 $(BIN)/pytest -n0 tests/certs/test_years.py
+
+.PHONY: verify-installation
+## make verify-installation
+##                the installation of the command by pip on each Python from 3.11 on that this machine has
+verify-installation: .venv/.ready
+	@ALL_PYTHONS=1 $(BIN)/pytest -n $(WORKERS) tests/release/test_tool.py -k pip
+
 .PHONY: fuzz soak
 MINUTES ?= 15
 ## make fuzz MINUTES=15
@@ -206,6 +218,12 @@ soak: .venv/.ready
 audit:
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet pip-audit; }
 	@.audit/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+
+.PHONY: verify-watch-load
+## make verify-watch-load COUNT=10000 MINUTES=15
+##                CPU and memory of `watch` with so many VMs on 250 nodes, how soon a change shows, and so long a churn
+verify-watch-load: .venv/.ready
+	@$(BIN)/python -m tests.watch_load $(if $(filter file,$(origin COUNT)),10000,$(COUNT)) 250 $(MINUTES)
 
 .PHONY: verify-follow
 ## make verify-follow COUNT=10000

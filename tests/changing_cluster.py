@@ -100,7 +100,7 @@ class ChangingCluster:
         nodes = {f"node {each.name}": node_report(each) for each in self.kept.plan().nodes}
         nodes |= {f"node {name}": node_report(each) for name, each in self.now_made.items()}
         estimates = _estimates(self.kept.view)
-        return {**found, **nodes, **estimates, "page": self.kept.page(), "seconds": self.kept.seconds()}
+        return {**found, **nodes, **estimates, "page": self.kept.page()(), "seconds": self.kept.seconds()}
 
     def full_results(self) -> dict[str, Any]:
         """Return the same of a full judgement, which shares no value with the other."""
@@ -110,7 +110,7 @@ class ChangingCluster:
         report, plan = judge(alone, self.rules.kinds, self.rules, self.policy), drain_plan.plan(alone)
         found = {f"finding {each.called}": each.response for each in report.results}
         nodes = {f"node {each.name}": node_report(each) for each in plan.nodes}
-        page, seconds = html.page(plan, alone), self.full().seconds()
+        page, seconds = html.page(plan, html.placed(alone)), self.full().seconds()
         return {**found, **nodes, **_estimates(alone), "page": page, "seconds": seconds}
 
     def full(self) -> ClusterJudgements:

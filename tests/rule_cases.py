@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,9 +16,10 @@ Case = dict[str, Any]
 def rule_cases() -> dict[str, list[Case]]:
     """Return the cases by rule id. They are shared by all tests, so a test that changes one copies it first."""
     files = sorted(RULE_FOLDER.rglob("*.yaml"))
-    return {file.stem.replace("_", "-"): _read(file) for file in files}
+    return {file.stem.replace("_", "-"): parsed(file.read_text()) for file in files}
 
 
-def _read(file: Path) -> list[Case]:
-    cases: list[Case] = yaml.load(file.read_text(), yaml.CSafeLoader)
-    return cases
+@cache
+def parsed(text: str) -> Any:
+    """Return what a case file says, the same objects for each reader. Raises YAMLError."""
+    return yaml.load(text, yaml.CSafeLoader)

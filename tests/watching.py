@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 import urllib.request
 from http.client import HTTPResponse
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.apiserver.control_plane import free_port
+from tests.prefork import virt_admit
 from tests.reports.html.structure import Structure
 from tests.waiting import eventually
 
@@ -22,7 +22,7 @@ class Watching:
     def __init__(self, kubeconfig: str, *flags: str) -> None:
         self.port = free_port()
         options = ("--ops-bind", f"127.0.0.1:{self.port}", "--kubeconfig", kubeconfig, *flags)
-        self.command = (sys.executable, "-m", "virt_admit", "watch", *options)
+        self.command = (virt_admit(), "watch", *options)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

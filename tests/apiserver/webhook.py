@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.apiserver.control_plane import ControlPlane, Server, StartError, free_port
+from tests.prefork import virt_admit
 
 VIRT_ADMIT = Path(sys.executable).with_name("virt-admit")
 START_SECONDS = 60.0
@@ -130,7 +131,7 @@ def register(plane: ControlPlane, webhook: Webhook, failure_policy: str = "Ignor
     import subprocess
 
     printed = subprocess.run(
-        [VIRT_ADMIT, "manifests", "--part", "webhooks", "--url", webhook.url, "--ca-file", webhook.ca],
+        [virt_admit(), "manifests", "--part", "webhooks", "--url", webhook.url, "--ca-file", webhook.ca],
         capture_output=True,
         text=True,
         check=True,

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 from tests.fake_api import FakeApi
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 
 
@@ -14,7 +14,7 @@ class Following:
     """A command with ``--follow`` as a process of its own, with its output in a pipe."""
 
     def __init__(self, api: FakeApi, folder: Path, *words: str) -> None:
-        command = [sys.executable, "-m", "virt_admit", *words]
+        command = [virt_admit(), *words]
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
         self.process = subprocess.Popen(
             [*command, "--kubeconfig", api.kubeconfig(folder)],

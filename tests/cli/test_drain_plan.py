@@ -227,7 +227,7 @@ def test_the_text_of_a_cluster():
 
 
 def test_the_text_of_a_node():
-    assert text(plan(seen(*EVERYTHING), "c")) == "node c: 0 VMs\nA drain of c ends.\n"
+    assert text(plan(seen(*EVERYTHING), "c")) == "node c: 0 VMs\nA drain of c ends. It has nothing to evict.\n"
 
 
 def test_two_of_a_sort_are_counted_in_the_plural():

@@ -1,4 +1,4 @@
-"""What ``explain`` says to do about the loss of a node: as such while the node reports, and at once when it is lost."""
+"""What ``explain`` says about the loss of a node: as such while the node reports, and at once when it is lost."""
 
 import json
 
@@ -6,26 +6,49 @@ import pytest
 from click.testing import CliRunner
 
 from tests.healthy.clusters import plain
-from tests.healthy.parts import ago, snapshot
-from tests.incidents.machines import find, guest
+from tests.healthy.parts import ago, obj, snapshot
+from tests.incidents.machines import find, guest, launcher_of
 from virt_admit.cli.main import virt_admit
 
 TAINT = "confirm that w1 is powered off, then: kubectl taint nodes w1 node.kubernetes.io/out-of-service=nodeshutdown:"
 
 
+BEAT = "kubevirt.io/heartbeat"
+
+
+def silent(*, handler=False, pod=True, **lost):
+    """Return a VM on a node whose kubelet stopped; handler: whether virt-handler still reports; pod: whether its pod exists."""
+    items = plain((1, 6)) + guest("db")
+    node = find(items, "Node", "w1")
+    for condition in node["status"]["conditions"]:
+        condition |= {"status": "Unknown", "lastTransitionTime": ago(**lost), "lastHeartbeatTime": ago(**lost)}
+    node["metadata"]["annotations"] |= {} if handler else {BEAT: ago(**lost)}
+    for each in items:
+        if each["kind"] == "Pod" and each["spec"].get("nodeName") == "w1":  # as the node controller does
+            next(one for one in each["status"]["conditions"] if one["type"] == "Ready")["status"] = "False"
+    return [each for each in items if pod or each is not launcher_of(items, "db")]
+
+
 @pytest.fixture
-def explained(tmp_path):
+def ask(tmp_path):
+    """Return a function that asks about a cluster."""
+
+    def run(items, what="vm/db", *options):
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps(snapshot(items)))
+        where = ("-n", "vms") if what.startswith("vm/") else ()
+        return CliRunner().invoke(virt_admit, ["explain", what, *where, *options, "--cluster", str(path)]).stdout
+
+    return run
+
+
+@pytest.fixture
+def explained(ask):
     """Return a function that returns the part "To do" about a VM on a node without a health check."""
 
     def run(**lost):
-        items = plain((1, 6)) + guest("db")
-        if lost:
-            for condition in find(items, "Node", "w1")["status"]["conditions"]:
-                condition |= {"status": "Unknown", "lastTransitionTime": ago(**lost), "lastHeartbeatTime": ago(**lost)}
-        path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(snapshot(items)))
-        out = CliRunner().invoke(virt_admit, ["explain", "vm/db", "-n", "vms", "--cluster", str(path)]).stdout
-        return out.partition("To do\n")[2].partition("\n\n")[0]
+        items = silent(**lost) if lost else plain((1, 6)) + guest("db")
+        return ask(items).partition("To do\n")[2].partition("\n\n")[0]
 
     return run
 
@@ -42,3 +65,59 @@ def test_a_lost_node_is_fenced_now(explained):
     said = explained(minutes=70)
     assert f"create a health check that acts for w1; or, as a decision, {TAINT}" in said
     assert "for the loss of its node" not in said
+
+
+def test_nothing_but_the_loss_is_known_of_a_vm_on_a_lost_node(ask):
+    events = {
+        each["event"]: each["outcome"] for each in json.loads(ask(silent(minutes=70), "vm/db", "-o", "json"))["events"]
+    }
+    assert (events["update"], events["reboot"], events["migration"]) == ("unknown", "unknown", "does not start")
+
+
+@pytest.mark.parametrize("pod", [True, False])
+def test_a_guest_runs_on_without_its_kubelet(ask, pod):
+    world = silent(handler=True, pod=pod, minutes=55)
+    text, data = ask(world), json.loads(ask(world, "vm/db", "-o", "json"))
+    events = {each["event"]: each for each in data["events"]}
+    assert (data["vm"]["node_reports"], data["vm"]["node_lost"]) == (False, False)
+    assert all(part["healthy"] for part in data["control"])
+    assert "lost already" not in events["loss"]["reason"]
+    assert events["reboot"]["outcome"] == "stays on its node"
+    assert (events["update"]["outcome"], events["migration"]["outcome"]) == ("retried for ever", "does not start")
+    assert "is not known" not in text
+    assert text.startswith("VM vms/db: Running on w1, whose kubelet does not report\n")
+    assert "repair or fence" not in text
+    for said in (text, ask(world, "node/w1")):
+        assert "epair its kubelet: virt-handler there reports, so guests probably run on" in said
+        assert said.count("\n  kubectl describe node w1\n") == 1
+        assert "Its guest probably runs on, as virt-handler there reports" in said
+        assert ("its pod no longer exists" in said) is not pod
+    assert "Or, as a decision, let virt-handler stop the guest: virtctl stop db -n vms" in text
+
+
+def remediated():
+    """Return a VM whose node was lost 7 minutes ago, and whose health check has acted for 2 minutes."""
+    items = silent(minutes=7)
+    unhealthy = [{"name": "w1", "remediations": [{"started": ago(minutes=2)}]}]
+    spec = {
+        "minHealthy": 1,
+        "selector": {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]},
+        "unhealthyConditions": [{"type": "Ready", "status": each, "duration": "300s"} for each in ("False", "Unknown")],
+        "remediationTemplate": {
+            "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+            "kind": "SelfNodeRemediationTemplate",
+            "name": "automatic",
+            "namespace": "medik8s",
+        },
+    }
+    check = obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "workers")
+    return [*items, check | {"spec": spec, "status": {"unhealthyNodes": unhealthy}}]
+
+
+def test_a_remediation_in_time_is_awaited(ask):
+    wait = "ait for NodeHealthCheck workers, which remediates it since 2 min"
+    world = remediated()
+    for said in (ask(world), ask(world, "node/w1")):
+        assert wait in said
+        assert not [each for each in ("blocks", "does not end", "never completes", "stops here") if each in said]
+    assert "w1 does not report since 7 min: times count from its loss" in ask(world, "node/w1")

@@ -111,3 +111,34 @@ def test_the_page_is_green_only_where_all_is_well(explain, objects, level):
     _, page = explain(*objects, form="html")
     assert f'class="verdict {level}"' in page or f"verdict {level}" in page
     assert "Loss of the node" in page
+
+
+def test_nothing_is_offered_for_a_node_with_nothing_to_evict(explain):
+    spare = [*WORLD, motion.node("c")]
+    _, data = explain(*spare, node="node/c")
+    assert (data["drain"]["drainable"], data["commands"]) == (True, ["kubectl describe node c"])
+    _, text = explain(*spare, node="node/c", form="text")
+    assert "A drain of c ends. It has nothing to evict." in text
+    other = manifest("v1", "Pod", "web", "shop", spec={"nodeName": "c"}, status={"phase": "Running"})
+    _, data = explain(*spare, other, node="node/c")
+    assert "kubectl drain c --ignore-daemonsets --force" in data["commands"]
+
+
+def test_a_member_of_etcd_that_is_held_is_not_drained(explain):
+    hook = {"name": "EtcdQuorumOperator", "owner": "clusteroperator/etcd"}
+    held = manifest(
+        "machine.openshift.io/v1beta1",
+        "Machine",
+        "m0",
+        "openshift-machine-api",
+        metadata={"deletionTimestamp": motion.ago(9000), "finalizers": ["machine.machine.openshift.io"]},
+        spec={"lifecycleHooks": {"preDrain": [hook]}},
+        status={"nodeRef": {"kind": "Node", "name": "c"}},
+    )
+    other = manifest("v1", "Pod", "web", "shop", spec={"nodeName": "c"}, status={"phase": "Running"})
+    world = (*WORLD, motion.node("c"), held, other)
+    _, text = explain(*world, node="node/c", form="text")
+    assert "A drain of c would end, but do not start it: see the note about its Machine." in text
+    assert "kubectl drain c" not in text
+    _, everything = explain(*world, node="--all", verb="drain", form="text")
+    assert "Nodes that can be drained now: a, b\n" in everything

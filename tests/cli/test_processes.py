@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.test_check import BOTH, FINE, UNSET
 from tests.paths import ROOT
+from tests.prefork import virt_admit
 from virt_admit.cli import processes
 from virt_admit.documents.batches import batches
 from virt_admit.model.kubernetes import kinds
@@ -113,7 +114,7 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("output", ["text", "json", "sarif", "junit", "github", "gitlab", "markdown", "html"])
 def test_the_report_is_the_same(folder, output):
     def run(jobs):
-        command = [sys.executable, "-m", "virt_admit", "check", "-j", str(jobs), "-o", output, "--strict", "."]
+        command = [virt_admit(), "check", "-j", str(jobs), "-o", output, "--strict", "."]
         done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
         return done.returncode, done.stdout, done.stderr
 
@@ -141,7 +142,7 @@ CLUSTER = str(ROOT / "examples" / "clusters" / "stuck.json")
 )
 def test_the_answer_about_a_cluster_is_the_same(verb):
     def run(jobs):
-        command = [sys.executable, "-m", "virt_admit", *verb, "--cluster", CLUSTER, "-j", str(jobs)]
+        command = [virt_admit(), *verb, "--cluster", CLUSTER, "-j", str(jobs)]
         done = subprocess.run(command, capture_output=True, check=False)
         return done.returncode, done.stdout, done.stderr
 

@@ -153,9 +153,17 @@ def test_a_pod_that_a_drain_leaves_keeps_the_volume():
         for on in "ab"
     ]  # fmt: skip
     own = waiting(11)
-    found = cluster(*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, claim, *held, kubevirt())
-    (says,) = rehearse(found, Options()).unseen
+    items = [*map(node, "ab"), deployment(), machine("m-a", "a"), own, STUCK, *held, kubevirt()]
+    result = rehearse(cluster(*items, claim), Options())
+    (stop,) = result.stops
 
+    assert (result.possible, stop.node, result.unseen) == (False, "b", ())
+    assert stop.reason.startswith("Pod logs/shipper-b: no drain ends it, and its volume pv-1 stays attached")
+    assert stop.remedy.startswith("Keep pod logs/shipper-b off this node, or set nodeVolumeDetachTimeout")
+    (says,) = rehearse(cluster(*items), Options()).unseen  # whose claim has the volume is not known
+    assert says.endswith("set its nodeVolumeDetachTimeout")
+    held[1].data["metadata"]["deletionTimestamp"] = NOW
+    (says,) = rehearse(cluster(*items, claim), Options()).unseen
     assert says.endswith("keep pod logs/shipper-b, which uses them, off this node, or set its nodeVolumeDetachTimeout")
 
 

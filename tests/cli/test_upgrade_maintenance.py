@@ -77,6 +77,7 @@ def test_an_upgrade_of_harvester():
         "in_flight": [{"node": "b", "phase": "draining", "since": None, "waits_for": "shop/db"}],
         "next": [],
         "waiting": ["c", "d"],
+        "notes": [],
     }
     assert updaters(found)["b"]["kind"] == "Upgrade"
 
@@ -117,6 +118,7 @@ def test_an_upgrade_plan_of_harvester():
         "in_flight": [{"node": "b", "phase": "draining", "since": None, "waits_for": "shop/db"}],
         "next": [],
         "waiting": ["c", "d"],
+        "notes": [],
     }
     assert updaters(found)["b"]["kind"] == "UpgradePlan"
 

@@ -75,6 +75,7 @@ def test_a_pool_that_is_half_done():
         "in_flight": [{"node": "b", "phase": "draining", "since": AN_HOUR_AGO, "waits_for": "shop/db"}],
         "next": [],
         "waiting": ["c", "d"],
+        "notes": [],
     }
     assert [wave.nodes for wave in result.waves] == [("b",), ("c",), ("d",)]
     assert "1 of 4 nodes is done.\nb drains since 60 min and waits for shop/db.\n" in text.text(result)

@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from tests import definitions
+from tests import definitions, prefork
 from tests.apiserver.control_plane import GO
 from tests.apiserver.crds import custom, wait_until_discovered
 from tests.apiserver.nodes import Cluster
-from tests.apiserver.webhook import VIRT_ADMIT
 from tests.paths import EXAMPLES, MANIFESTS
 from tests.waiting import eventually
 from virt_admit.model.kubernetes import kinds
@@ -55,7 +54,7 @@ class Installed:
 
     def run(self, command: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         """Run a command of a page as its reader does."""
-        programs = (Path(self.cluster.binaries.kubectl).parent, VIRT_ADMIT.parent)
+        programs = (Path(self.cluster.binaries.kubectl).parent, prefork.folder())
         environment = {
             "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
             "KUBECONFIG": str(self.cluster.kubeconfig),

@@ -1,4 +1,4 @@
-"""Rules met through kubectl: a rule's own cases as what a user applies, over the cluster that the case describes.
+"""Rules met by what kubectl sends: a rule's own cases as what a user applies, over the cluster that the case describes.
 
 The cluster of a case is the webhook's snapshot, rewritten for each case. What has to be there before (the old object
 of an update, a status) is written by a user whom the policy exempts from everything.
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook, register
+from tests.e2e.kubectl_requests import KubectlRequests
 from tests.rule_cases import rule_cases
 from tests.waiting import eventually
 from virt_admit.model.kubernetes import kinds
@@ -29,6 +30,9 @@ from virt_admit.rules import load_rules
 
 BEFORE = "before-virt-admit"
 """Who wrote what was there before; no rule counts for this user."""
+
+WARN = {"fieldValidation": "Warn"}
+"""What ``kubectl --validate=warn`` sends. The default is Strict, which refuses unknown fields."""
 
 BY_VERSION = (kinds.HCO, kinds.CAPI_MHC)
 """The kinds of which two versions have different fields."""
@@ -90,6 +94,7 @@ class Reach:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane, self.folder = plane, folder
+        self._requests = KubectlRequests(plane)
         self.webhook = Webhook(folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json")
         self.world()
         self.policy()
@@ -142,16 +147,16 @@ class Reach:
         """The object is there, its status too, whatever rules say. Raises Refused if its schema does not take it."""
         status = "status" in obj and kinds.of(Object(obj)) not in definitions.WITHOUT_STATUS
         try:
-            for verb in ("create", "replace --subresource=status") if status else ("create",):
-                code, text = self.kubectl(verb, obj, "--validate=ignore", user=BEFORE)
-                if code:
+            for verb in (("create",), ("replace", "status")) if status else (("create",),):
+                done, text = self._requests.send(verb[0], obj, *verb[1:], user=BEFORE, fieldValidation="Ignore")
+                if not done:
                     raise Refused(text)
             yield
         finally:
-            self.kubectl("delete", obj, "--wait=false", "--ignore-not-found", user=BEFORE)
+            self._requests.send("delete", obj, user=BEFORE)
 
     def ask(self, rule: Rule, case: dict[str, Any]) -> str:
-        """All that kubectl prints to a user who does what the case says, in server-side dry runs, until it is met."""
+        """All that the API server says to a user who does what the case says, in dry runs, until the rule is met."""
         self.world(case.get("cluster", []), case.get("complete", ["*"]), case.get("serverVersion", ""))
         self._switch_on(rule, case.get("params", {}))
         said = ""
@@ -169,25 +174,25 @@ class Reach:
         obj = _whole(case["object"])
         user, groups = case.get("user", ""), tuple(case.get("groups", ()))
 
-        def dry(verb: str, what: Any, *flags: str) -> str:
-            return self.kubectl(verb, what, "--dry-run=server", *flags, user=user, groups=groups)[1]
+        def dry(verb: str, what: Any, **query: str) -> str:
+            return self._requests.send(verb, what, user=user, groups=groups, dryRun="All", **query)[1]
 
         if case.get("subresource") == "scale":
             (scaled,) = [item for item in case["cluster"] if kinds.of(Object(item)) in rule.kinds]
             with self.stored(scaled):
-                yield dry("scale", scaled, f"--replicas={case['object']['spec'].get('replicas', 0)}")
+                yield dry("scale", {**scaled, "spec": case["object"]["spec"]})
         elif case.get("operation") == "DELETE":
             with self.stored(obj):
-                yield dry("delete", obj, "--wait=false")
+                yield dry("delete", obj)
         elif "old" in case:
             with self.stored(_whole(case["old"])):
-                yield dry("replace", obj, "--validate=warn")
+                yield dry("replace", obj, **WARN)
         else:
-            yield dry("create", _named(case["object"]), "--validate=warn")  # as it is: what does the schema say?
-            yield dry("create", obj, "--validate=warn")
+            yield dry("create", _named(case["object"]), **WARN)  # as it is: what does the schema say?
+            yield dry("create", obj, **WARN)
             if "status" in obj:  # a new object has none
                 with self.stored(_whole({**case["object"], "spec": {}})):
-                    yield dry("replace", obj, "--validate=warn")
+                    yield dry("replace", obj, **WARN)
 
     def _switch_on(self, rule: Rule, params: dict[str, Any]) -> None:
         said: dict[str, Any] = {"params": params} if params else {}

@@ -17,7 +17,7 @@ from tests.forecasts.repair.test_causes import ALL
 from tests.forecasts.repair.test_random_clusters import random_cluster
 from tests.upstream import copies, updates
 from tests.upstream.admission import verify
-from tests.upstream.renderer import ADMISSION, COPIES, cached, program, render
+from tests.upstream.renderer import ADMISSION, COPIES, ask, cached, program
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_kubevirt_refuses_to_copy_one_disk_of_two(webhooks: Path) -> None:
     changed["spec"]["template"]["spec"]["volumes"][1] = two["volumes"][1]
     one["subject"] = changed
 
-    accepted, refused = render(webhooks, [both, one])
+    accepted, refused = ask(webhooks, [both, one])
 
     assert "volumes" not in accepted["update"]
     assert "data is RWO and not included" in refused["update"]["volumes"]

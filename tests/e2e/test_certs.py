@@ -10,7 +10,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook
+from tests.e2e.kubectl_requests import KubectlRequests
 from tests.https.reviews import vm
 from tests.load import Load, Poster
 from tests.paths import MANIFESTS
@@ -84,35 +85,37 @@ class Cluster:
 
     def bundles(self) -> list[bytes]:
         """What the API server trusts, entry by entry."""
-        found = json.loads(self.plane.kubectl("get", ",".join(KINDS), "-o", "json", check=True).stdout)["items"]
+        found = [self._read(f"/apis/admissionregistration.k8s.io/v1/{kind}s/{NAME}") for kind in KINDS]
         return [
             base64.b64decode(entry["clientConfig"].get("caBundle", ""))
             for configuration in found
-            if configuration["metadata"]["name"] == NAME
-            for entry in configuration["webhooks"]
+            for entry in configuration.get("webhooks", ())
         ]
 
     def state(self) -> CertificateState:
         """What the Secret holds."""
-        got = self.plane.kubectl("get", "secret", SECRET, "-n", NAMESPACE, "-o", "json", "--ignore-not-found")
-        secret = json.loads(got.stdout or "{}")
+        secret = self._read(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}")
         return parse({key: base64.b64decode(value) for key, value in secret.get("data", {}).items()})
 
     def is_published(self) -> bool:
         """Whether every entry carries what the Secret holds."""
         return set(self.bundles()) == {certs_pem(self.state().bundle)}
 
+    def _read(self, path: str) -> Mapping[str, Any]:
+        """Return an object; an empty one if it does not exist."""
+        return KubeApi.connect(str(self.plane.kubeconfig)).request_json("GET", path).body
+
     # Calls
 
     def create(self) -> str:
         """Why a virtual machine is refused; empty if it is not."""
-        answer = self.plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(vm("db", SHOP)))
-        return answer.stderr if answer.returncode else ""
+        done, said = KubectlRequests(self.plane).send("create", vm("db", SHOP), dryRun="All")
+        return "" if done else said
 
     def works(self) -> bool:
         return not self.create()
 
-    def posters(self, number: int) -> list[Poster]:
+    def posters(self, number: int, pause: float = 0) -> list[Poster]:
         """Clients that create virtual machines, without storing one, as fast as the API server answers."""
         address, folder = urlsplit(self.plane.url), self.plane.folder
         trusting = ssl.create_default_context(cafile=folder / "ca.crt")
@@ -123,7 +126,7 @@ class Cluster:
         path = f"/apis/kubevirt.io/v1/namespaces/{SHOP}/virtualmachines?dryRun=All"
         body = json.dumps(vm("db", SHOP)).encode()
         token = {"Authorization": f"Bearer {self.plane.token}"}
-        return [Poster(connect, path, body, 201, keep=True, **token) for _ in range(number)]
+        return [Poster(connect, path, body, 201, keep=True, pause=pause, **token) for _ in range(number)]
 
     def certs(self, verb: str, *args: str) -> tuple[int, str]:
         """``virt-admit certs`` as an administrator: exit code, and all that it says."""
@@ -198,7 +201,7 @@ def serving(plane: ControlPlane, kubeconfig: Path, folder: Path, settings: dict[
 @pytest.mark.slow
 def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_path):
     with serving(plane, kubeconfig, tmp_path, QUICK | SHORT) as cluster:
-        kubectl, posters = Kubectl(cluster), cluster.posters(2)
+        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.02)  # 60 in a second, while each rotation lasts
         store = SecretStore(KubeApi.connect(str(plane.kubeconfig)), NAMESPACE, SECRET)
         with Load(kubectl, *posters) as load:
             for number in range(25):

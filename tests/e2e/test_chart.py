@@ -56,7 +56,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 def by_name(text: str) -> Objects:
     """Return the objects by kind, namespace and name, without what helm itself writes and without the Namespace."""
     found: Objects = {}
-    for obj in yaml.safe_load_all(text):
+    for obj in yaml.load_all(text, yaml.CSafeLoader):
         if obj and obj["kind"] != "Namespace":
             for labels in labels_in(obj):
                 for name in OWN_LABELS:
@@ -138,7 +138,7 @@ def test_the_chart_prints_what_kustomize_builds(
 
 def test_an_object_of_the_release_says_so(helm: Helm) -> None:
     done = template(helm, ["scan.enabled=true", "watch.enabled=true", "monitoring.enabled=true"])
-    for obj in yaml.safe_load_all(done.stdout):
+    for obj in yaml.load_all(done.stdout, yaml.CSafeLoader):
         assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
         assert obj["metadata"]["labels"]["helm.sh/chart"].startswith("virt-admit-")
         assert '"caBundle":' not in json.dumps(obj)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.webhook import VIRT_ADMIT, Webhook, register
+from tests.apiserver.webhook import Webhook, register
+from tests.prefork import virt_admit
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def webhook(crds: ControlPlane, tmp_path: Path) -> Iterator[Webhook]:
 
 def doctor(plane: ControlPlane, *flags: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Its exit code, and the last observation of each topic."""
-    command = [VIRT_ADMIT, "doctor", "--kubeconfig", plane.kubeconfig, "-o", "json", *flags]
+    command = [virt_admit(), "doctor", "--kubeconfig", plane.kubeconfig, "-o", "json", *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, {each["topic"]: each for each in json.loads(done.stdout)["observations"]}
 
@@ -71,7 +72,7 @@ def test_the_probe_comes_back_from_the_webhook_alone(crds: ControlPlane, webhook
 def test_the_probe_sees_that_no_server_reaches_the_endpoints_of_a_sound_service(crds: ControlPlane) -> None:
     """A firewall between control plane and pods: everything that can be read is right."""
     printed = subprocess.run(
-        [VIRT_ADMIT, "manifests", "--part", "webhooks"], capture_output=True, text=True, check=True
+        [virt_admit(), "manifests", "--part", "webhooks"], capture_output=True, text=True, check=True
     )
     crds.kubectl("create", "namespace", "virt-admit", check=False)
     crds.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=printed.stdout, check=True)

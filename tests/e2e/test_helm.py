@@ -183,7 +183,7 @@ def test_an_uninstall_leaves_policy_and_ca_for_the_next_install(webhook: Webhook
     for kind in CONFIGURATIONS:
         installed.cluster.plane.kubectl("delete", kind, "virt-admit", check=True)
     installed.run("uninstall", "virt-admit")
-    for obj in yaml.safe_load_all(ours):
+    for obj in yaml.load_all(ours, yaml.CSafeLoader):
         place = obj["metadata"].get("namespace", "default")
         assert not installed.cluster.get(obj["kind"], obj["metadata"]["name"], namespace=place), obj["metadata"]
     assert installed.cluster.kept() == kept

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import prefork
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.webhook import VIRT_ADMIT
 from tests.e2e.helm import HTTPS, Cluster, Helm, cluster_with_services, may_listen
 from tests.install.test_docs import blocks, page
 from tests.paths import EXAMPLES, ROOT
@@ -83,7 +83,7 @@ def walk(helm: Helm, control_plane: ControlPlane, tmp_path: Path) -> Iterator[Wa
         for name, program in {
             "helm": helm.program,
             "kubectl": plane.binaries.kubectl,
-            "virt-admit": VIRT_ADMIT,
+            "virt-admit": prefork.virt_admit(),
         }.items():
             (tmp_path / "bin" / name).symlink_to(program)
         shutil.copytree(ROOT / "charts", tmp_path / "charts")

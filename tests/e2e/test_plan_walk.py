@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests import definitions
+from tests import definitions, prefork
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
-from tests.apiserver.webhook import VIRT_ADMIT
 from tests.e2e.test_plan_patches import Api, creatable, list_of, path_of, played
 from tests.install.commands import section, steps
 from tests.paths import EXAMPLES, ROOT
@@ -45,7 +44,7 @@ class Walk:
         self.api, self.folder = Api(plane), folder
         self.environment = played(plane, folder / "bin")
         self.environment["VIRT_ADMIT_DEBUG"] = "1"
-        self.environment["PATH"] = f"{VIRT_ADMIT.parent}:{self.environment['PATH']}"
+        self.environment["PATH"] = f"{prefork.folder()}:{self.environment['PATH']}"
 
     def load(self) -> None:
         """Create the objects of the snapshot as if it had been saved now, with the uids that the API server gives."""

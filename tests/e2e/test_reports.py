@@ -15,9 +15,9 @@ import yaml
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
-from tests.apiserver.webhook import VIRT_ADMIT
 from tests.https.reviews import vm
 from tests.paths import MANIFESTS
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.install.manifests import SCAN
 from virt_admit.reports.findings.formats.policy_reports import WRITTEN
@@ -62,7 +62,7 @@ def rights(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
     built = plane.kubectl("kustomize", folder, check=True).stdout
     plane.kubectl("apply", "-f", "-", input=built, check=True)
-    yield [obj for obj in yaml.safe_load_all(built) if obj]
+    yield [obj for obj in yaml.load_all(built, yaml.CSafeLoader) if obj]
     plane.kubectl("delete", "-f", "-", input=built, check=True)
 
 
@@ -73,7 +73,7 @@ def scan(plane: ControlPlane, rights: list[dict[str, Any]]) -> Scan:
 
     def run(*flags: str, everywhere: bool = False) -> subprocess.CompletedProcess[str]:
         command = [
-            VIRT_ADMIT,
+            virt_admit(),
             "scan",
             "--kubeconfig",
             kubeconfig,

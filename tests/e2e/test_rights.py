@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.webhook import VIRT_ADMIT, Webhook
+from tests.apiserver.webhook import Webhook
 from tests.https.reviews import patch_of, review, vm
 from tests.paths import MANIFESTS
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.install import manifests
 from virt_admit.install.manifests import SCAN
@@ -43,7 +44,7 @@ def plane(crds: ControlPlane) -> Iterator[ControlPlane]:
     for component in ("medik8s",):
         crds.kubectl("delete", "-f", MANIFESTS / "components" / component / "rbac.yaml", check=True)
     for part in ("scan", "base"):  # all but the namespace, which no controller would empty
-        built = yaml.safe_load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout)
+        built = yaml.load_all(crds.kubectl("kustomize", MANIFESTS / part, check=True).stdout, yaml.CSafeLoader)
         rest = yaml.safe_dump_all(obj for obj in built if obj["kind"] != "Namespace")
         crds.kubectl("delete", "-f", "-", input=rest, check=True)
     crds.kubectl("delete", "secret", "virt-admit-certs", "-n", NAMESPACE, "--ignore-not-found", check=True)
@@ -182,7 +183,7 @@ def test_without_its_role_every_look_up_is_out_of_sight(plane: ControlPlane, tmp
 
 
 def scan(config: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [VIRT_ADMIT, "scan", "--kubeconfig", config, "--fail-on", "never", *flags]
+    command = [virt_admit(), "scan", "--kubeconfig", config, "--fail-on", "never", *flags]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -206,7 +207,7 @@ def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
 
 def doctor(config: Path) -> tuple[int, dict[str, set[str]]]:
     """Its exit code, and how each topic is."""
-    command = [VIRT_ADMIT, "doctor", "--kubeconfig", config, "-o", "json"]
+    command = [virt_admit(), "doctor", "--kubeconfig", config, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     found: dict[str, set[str]] = {}
     for each in json.loads(done.stdout)["observations"]:

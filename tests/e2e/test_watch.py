@@ -80,7 +80,9 @@ def built(plane: ControlPlane, folder: Path) -> list[dict[str, Any]]:
         "components": [os.path.relpath(MANIFESTS / "components" / "watch-reports", folder.resolve())],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(overlay))
-    return [obj for obj in yaml.safe_load_all(plane.kubectl("kustomize", folder, check=True).stdout) if obj]
+    return [
+        obj for obj in yaml.load_all(plane.kubectl("kustomize", folder, check=True).stdout, yaml.CSafeLoader) if obj
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +245,7 @@ def test_the_documented_login_is_valid(plane: ControlPlane, tmp_path: Path) -> N
     (tmp_path / "kustomization.yaml").write_text(login.replace("../../manifests/watch", watch))
     text = plane.kubectl("kustomize", tmp_path, check=True).stdout
     plane.kubectl("apply", "--dry-run=server", "-f", "-", input=text, check=True)
-    (deployment,) = [obj for obj in yaml.safe_load_all(text) if obj["kind"] == "Deployment"]
+    (deployment,) = [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj["kind"] == "Deployment"]
     assert [one["name"] for one in deployment["spec"]["template"]["spec"]["containers"]] == ["watch", "login"]
 
 

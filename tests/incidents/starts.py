@@ -6,7 +6,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, storage_class
 from tests.healthy.parts import Object, ago, conditions, namespaces, obj, pod, service, webhook
 
-from .machines import YES, Incident, find, guest, launcher_of
+from .machines import YES, Incident, event, find, guest, launcher_of
 
 KUBEVIRT = "https://github.com/kubevirt/kubevirt"
 GPU = "nvidia.com/GP104GL_QUADRO_P5000"
@@ -207,9 +207,9 @@ def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Obje
 
 def guest_ended_for_memory() -> Incident:
     facts = (
-        r"its guest ended with an error 95 min ago \(its VMI is Failed\): container compute of its pod was ended for lack of "
-        r"memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. Manual does not "
-        r"start it again",
+        r"its guest ended with an error 95 min ago \(its VMI is Failed\), because container compute of its pod was ended for "
+        r"lack of memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. "
+        r"Manual does not start it again",
         r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
         r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",
     )
@@ -262,8 +262,75 @@ def volume_without_copies() -> Incident:
     return Incident("faulted-volume", source, items, YES, facts, ("explain", "vm/web"))
 
 
+def rejected(reason: str, message: str, host: str | None, **fields: Any) -> list[Object]:
+    """Return a VM whose pods were rejected three times: kubelet's events are left. ``host``: the node that they name."""
+    items = guest("dpdk", "w2", **fields)
+    vm = find(items, "VirtualMachine", "dpdk")
+    failed = {"consecutiveFailCount": 3, "retryAfterTimestamp": ago(minutes=-3)}
+    vm["status"] = {"printableStatus": "CrashLoopBackOff", "created": False, "ready": False, "startFailure": failed}
+    launcher = launcher_of(items, "dpdk")
+    gone = {"VirtualMachineInstance", "Pod"}
+    found = [each for each in items if each["kind"] not in gone]
+    for index, suffix in enumerate(("c0849", "35483", "2948f")):
+        pod = launcher | {"metadata": launcher["metadata"] | {"name": f"virt-launcher-dpdk-{suffix}"}}
+        made = event(pod, reason, message, "kubelet", count=1, late=120 + 300 * index)
+        made["source"] |= {"host": host} if host else {}
+        found.append(made)
+    return found
+
+
+def pods_of_a_part_of_a_core() -> Incident:
+    cpu = {"cores": 8, "sockets": 1, "threads": 1, "dedicatedCpuPlacement": True, "isolateEmulatorThread": True}
+    said = "SMT Alignment Error: requested 9 cpus not multiple cpus per core = 2"
+    where = {"nodeSelector": {"kubernetes.io/hostname": "w2"}}
+    items = plain() + rejected("SMTAlignmentError", said, None, domain={"cpu": cpu}, spec=where)
+    facts = (
+        r"rejects each new pod of it at once \(3 times, last 2 min ago\): SMTAlignmentError: its pod asks for 9 CPUs \(8 for "
+        r"the guest and 1 for its emulator thread\), and the kubelet gives whole cores of 2 CPUs",
+        r"It does not end by itself",
+        r"could start on +no node\n",
+        r"give it 7 or 9 cores, or do without isolateEmulatorThread, .*AlignCPUs",
+    )
+    source = "https://github.com/openshift/openshift-docs/pull/68241"
+    return Incident("part-of-a-core", source, items, YES, facts, ("explain", "vm/dpdk"))
+
+
+def pods_that_one_kubelet_rejects() -> Incident:
+    said = "Resources cannot be allocated with Topology locality"
+    items = plain() + rejected("TopologyAffinityError", said, "w2")
+    facts = (
+        r"the kubelet of w2 rejects each new pod",
+        r"could start on +w1, w3\n",
+        r"free CPUs, memory and devices of one NUMA",
+    )
+    return Incident(
+        "rejected-by-one",
+        "kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod",
+        items,
+        YES,
+        facts,
+        ("explain", "vm/dpdk"),
+    )
+
+
+def pods_that_some_kubelet_rejects() -> Incident:
+    items = plain() + rejected("UnexpectedAdmissionError", "Allocate failed due to no healthy devices", None)
+    facts = (r"could start on +cannot be determined\n", r"Allocate failed due to no healthy devices")
+    return Incident(
+        "rejected-by-some",
+        "kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod",
+        items,
+        YES,
+        facts,
+        ("explain", "vm/dpdk"),
+    )
+
+
 def incidents() -> list[Incident]:
     return [
+        pods_of_a_part_of_a_core(),
+        pods_that_one_kubelet_rejects(),
+        pods_that_some_kubelet_rejects(),
         device_plugin_without_devices(),
         webhooks_that_refuse_their_own_pods(),
         scratch_space(),

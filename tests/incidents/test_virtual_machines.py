@@ -8,12 +8,14 @@ from click.testing import CliRunner
 
 from tests.advice import risky
 from tests.incidents import (
+    component_faults,
     control_path,
     cordons,
     failures,
     fourth_look,
     held_nodes,
     leftovers,
+    paused,
     placement,
     second_look,
     starts,
@@ -34,6 +36,8 @@ INCIDENTS = [
     *leftovers.incidents(),
     *targets.incidents(),
     *starts.incidents(),
+    *component_faults.incidents(),
+    *paused.incidents(),
     *cordons.incidents(),
     *held_nodes.incidents(),
 ]

@@ -1,35 +1,15 @@
 """What ends a failure that repeats, in the verbs besides the drain, and what must not be advised for it."""
 
-import copy
 import json
-
-import pytest
-from click.testing import CliRunner
 
 from tests.cli.explain_cases import lines
 from tests.health_checks import machine, mhc
-from tests.healthy.parts import snapshot
 from virt_admit.cli.commands.explain import explain
-from virt_admit.cli.main import virt_admit
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
-from . import control_path, fourth_look, starts, target_pods
+from . import component_faults, control_path, fourth_look, starts, target_pods
 from .machines import find
-
-
-@pytest.fixture
-def ask(tmp_path):
-    """Return a function that runs a command on a cluster and returns what it prints."""
-
-    def run(items, *words):
-        path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(snapshot(copy.deepcopy(items))))
-        result = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)])
-        assert result.exit_code in (0, 1, 2), result.output
-        return result.stdout
-
-    return run
 
 
 def test_a_vm_whose_migrations_fail_is_not_told_to_migrate(ask):
@@ -99,3 +79,16 @@ def test_a_scan_offers_no_eviction_strategy_to_a_vm_that_has_it(ask):
 
     assert "[vm-shutdown-on-drain]" in said
     assert "kubectl patch vm ub22gpu" not in said
+
+
+def test_a_webhook_that_selects_no_namespace_refuses_no_pods(ask):
+    said = ask(component_faults.refused_changes().items, "scan")
+
+    assert "new pods fail" not in said
+    assert "webhooks[0]" not in said
+
+
+def test_a_vm_that_runs_and_cannot_be_stopped_is_told_so(ask):
+    said = ask(component_faults.refused_changes().items, "explain", "vm/web")
+
+    assert "virtctl stop fails, because webhook vms.kubemacpool.io refuses each change of a VM" in said

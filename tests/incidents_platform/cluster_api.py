@@ -126,8 +126,14 @@ def volume_of_a_pod_that_stays() -> Incident:
     attached = obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=kept, status={"attached": True})
     says = (
         "it waits for 4 h 00 until volumes pvc-buffer are detached, without a limit, as nodeVolumeDetachTimeout is not",
+        "Pod vms/collector-x0, which no drain ends, keeps them attached, so this does not end",
+        "kubectl annotate machines.cluster.x-k8s.io machine-n1 -n capi "
+        "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach=",
     )
-    items = [*cluster("n1"), own, attached, *management()]
+    disk = {"name": "buffer", "persistentVolumeClaim": {"claimName": "buffer"}}
+    holder = deployment("collector", "vms", ["n1"], {"app": "c"}, spec={"volumes": [disk]}, kind="DaemonSet")
+    owned = obj("PersistentVolumeClaim", "v1", "buffer", "vms", spec={"volumeName": "pvc-buffer"})
+    items = [*cluster("n1"), own, attached, owned, *holder, *management()]
     never = ("Cluster API drains the node",)
     return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/6285", items, "drain n1", 0, says, never)
 
@@ -237,8 +243,8 @@ def roll_out_that_a_health_check_undoes() -> Incident:
             each["spec"]["infrastructureRef"] = {"kind": "Metal3Machine", "name": each["metadata"]["name"]}
     says = (
         "Unknown:",
-        "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers that has no node "
-        "after 10m, in a loop: bare metal (Metal3Machine) is slower. Set its start-up time-out to 20m or more: kubectl edit",
+        "whether MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers in a loop: 10m "
+        "is too short for bare metal (Metal3Machine) to become a node. Set its start-up time-out to 20m or more: kubectl edit",
     )
     source = "https://github.com/azimuth-cloud/capi-helm-charts/pull/230"
     return Incident(source, items, "upgrade", 2, says, ("Yes",))

@@ -72,6 +72,32 @@ def acknowledgement() -> Incident:
     return Incident("https://github.com/openshift/enhancements/pull/828", items, "upgrade", 1, says, never)
 
 
+def operator_that_is_too_old() -> Incident:
+    """The Operator Lifecycle Manager refuses the next minor release for an installed operator that does not support it."""
+    csv, space = "odf-operator.v4.18.11", "openshift-storage"
+    most = f"- maximum supported OCP version for {space}/{csv} is 4.18"
+    blocks = f"ClusterServiceVersions blocking minor version upgrades: {most}"
+    why = "Cluster operator operator-lifecycle-manager should not be upgraded between minor versions"
+    failed_check = (
+        f'Precondition "ClusterVersionUpgradeable" failed because of "IncompatibleOperatorsInstalled": {why}: {blocks}'
+    )
+    words = f'Preconditions failed for payload loaded version="4.19.9" image="{IMAGE}new": {failed_check}'
+    own = version("4.18.20", "4.19.9", condition("ReleaseAccepted", False, "PreconditionChecks", words))
+    spec = {"channel": "stable-4.18", "name": "odf-operator", "installPlanApproval": "Manual"}
+    order = obj("Subscription", "operators.coreos.com/v1alpha1", "odf-operator", space, spec=spec)
+    order["status"] = {"installedCSV": csv, "currentCSV": csv}
+    says = (
+        "No: the upgrade stops (1 cause)",
+        f"Set the channel of Subscription {space}/odf-operator, now stable-4.18, to a newer one such as stable-4.19, and "
+        "approve its InstallPlan, as installPlanApproval is Manual. The ordered update starts by itself once",
+        f"kubectl edit subscriptions.operators.coreos.com odf-operator -n {space}",
+    )
+    refuses = operator("operator-lifecycle-manager", "4.18.20", Upgradeable=blocks)
+    items = [*at_rest(), own, refuses, order, *namespaces(space)]
+    source = "https://github.com/openshift/operator-framework-olm/pull/120"
+    return Incident(source, items, "upgrade", 1, says, ("begins now", "--force", "describe clusteroperator"))
+
+
 def degraded_operator() -> Incident:
     why = 'The "default" ingress controller reports Degraded=True: 2 node(s) were unschedulable.'
     failing = condition("Failing", True, "ClusterOperatorDegraded", "Cluster operator ingress is degraded", hours=4)
@@ -135,13 +161,14 @@ def guarded_master() -> Incident:
         'kubectl patch controlplanemachineset cluster -n openshift-machine-api --type=merge -p \'{"spec":{"state":"Active"}}\'',
     )
     items = [*workers(), *masters(), *found, idle, *namespaces(space)]
-    never = ("kubectl drain m1", "Check the owner")
+    never = ("kubectl drain m1", "Check the owner", "Do not drain")
     return Incident("https://github.com/openshift/openshift-docs/pull/55175", items, "explain node/m1", 0, says, never)
 
 
 def incidents() -> list[Incident]:
     return [
         acknowledgement(),
+        operator_that_is_too_old(),
         degraded_operator(),
         other_image_on_the_disk(),
         configuration_that_was_deleted(),

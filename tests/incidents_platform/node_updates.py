@@ -1,6 +1,9 @@
 """Updates of nodes: a node without a pool, a pool that another operator has paused, and a lost quorum."""
 
+import json
+
 from tests.healthy.openshift import pool
+from tests.healthy.parts import ago, budget, deployment, namespaces, obj
 
 from .case import NODES, Incident, cluster, dead, only
 from .openshift import masters, workers
@@ -40,5 +43,35 @@ def reboot_without_quorum() -> Incident:
     return Incident(source, dead(items, "n3"), "upgrade", 1, says, ("Yes",))
 
 
+def lock_of_kured() -> Incident:
+    """kured drains a node that a budget never lets become empty, and the other nodes wait for its lock."""
+    items = cluster("n1")
+    for name in NODES:
+        only(items, "Node", name)["metadata"]["annotations"]["weave.works/kured-most-recent-reboot-needed"] = ago(
+            hours=9
+        )
+    value = {"nodeID": "n1", "metadata": {"unschedulable": False}, "created": ago(hours=9), "TTL": 0}
+    notes = {"weave.works/kured-node-lock": json.dumps(value)}
+    items.append(obj("DaemonSet", "apps/v1", "kured", "kube-system", metadata={"annotations": notes}))
+    labels = {"app": "gitea"}
+    items += [
+        *namespaces("git"),
+        *deployment("gitea", "git", ["n1"], labels),
+        budget("gitea", "git", labels, 1, available=1),
+    ]
+    says = (
+        "PodDisruptionBudget git/gitea: minAvailable is 1 for 1 pod",
+        "n2, n3 wait for the lock of kured (DaemonSet kube-system/kured), which n1 has for 9 h 00",
+        "kured goes on by itself once n1 is empty",
+    )
+    source = "https://github.com/mysticaltech/terraform-hcloud-kube-hetzner/issues/1497"
+    return Incident(source, items, "upgrade", 1, says, ("administrator ends the maintenance",))
+
+
 def incidents() -> list[Incident]:
-    return [reboot_without_quorum(), node_of_two_custom_pools(), master_of_a_custom_pool()]
+    return [
+        lock_of_kured(),
+        reboot_without_quorum(),
+        node_of_two_custom_pools(),
+        master_of_a_custom_pool(),
+    ]

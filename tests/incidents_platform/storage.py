@@ -243,8 +243,12 @@ def volume_limit(command: str) -> Incident:
     says = (
         "or another VM in its place stays Pending until n1 is back or another node has room: "
         "csi.hetzner.cloud attaches at most 3 volumes to a node, and n2 has 1, n3 has 1 already.",
+        "node n1: 5 VMs: 5 restart elsewhere, 1 of them only once there is room"
+        if command.startswith("drain")
+        else "Node n1 can be drained as it is, but not without downtime.",
     )
-    return Incident("https://github.com/hetznercloud/csi-driver/issues/240", items, command, 0, says)
+    source = "https://github.com/hetznercloud/csi-driver/issues/240"
+    return Incident(source, items, command, 0, says, ("Nothing to do",))
 
 
 VMS = ("crm", "db", "mail", "web", "wiki")

@@ -6,12 +6,20 @@ import pytest
 from click.testing import CliRunner
 
 from tests.advice import risky
-from tests.incidents_platform import cluster_api, cluster_updates, node_updates, openshift, storage, workloads
+from tests.incidents_platform import (
+    cluster_api,
+    cluster_updates,
+    node_updates,
+    openshift,
+    standing_orders,
+    storage,
+    workloads,
+)
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
     incident
-    for group in (openshift, cluster_updates, node_updates, cluster_api, storage, workloads)
+    for group in (openshift, cluster_updates, node_updates, cluster_api, storage, workloads, standing_orders)
     for incident in group.incidents()
 ]
 

@@ -137,7 +137,7 @@ def test_an_object_that_is_nested_deeply_hides_no_other(api, sweep, tmp_path, de
 
 @pytest.mark.parametrize(
     ("count", "value", "smallest"),
-    [(40, [[]] * 300_000, 1), (60, "x" * 1_000_000, 4)],
+    [(16, [[]] * 300_000, 1), (60, "x" * 1_000_000, 4)],
     ids=["many small values", "large texts"],
 )
 def test_large_objects_of_a_user_are_read_in_small_pages(api, sweep, count, value, smallest):

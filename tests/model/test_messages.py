@@ -60,3 +60,11 @@ def test_what_was_meant(word, suggestion):
 def test_the_end_of_a_failure_stays(length, text):
     found = messages.cut_middle("abc: def ghi: jkl", length)
     assert (found, len(found) <= length) == (text, True)
+
+
+def test_a_text_that_is_cut_in_its_middle_has_whole_words():
+    text = "no node that could take it has the frequency 1995312000, which KubeVirt chose at its start"
+    assert messages.cut_middle(text, 60, parts=2) == "no node that could take it… KubeVirt chose at its start"
+    assert all(len(messages.cut_middle(text, length, parts=2)) <= length for length in range(1, 100))
+    features = "it lacks vmx-rdrand-exit,vmx-vmfunc,vmx-rdseed-exit,vmx-posted-intr"
+    assert messages.cut_middle(features, 50).endswith("… vmx-rdseed-exit,vmx-posted-intr")

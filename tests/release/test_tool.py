@@ -1,4 +1,7 @@
-"""The command alone, installed from a local wheel as README.md says, on each Python that this machine has."""
+"""The command alone, installed from a local wheel as README.md says, on the Python of the tests.
+
+``make verify-installation`` takes each Python that this machine has, and the workflow runs these tests on several.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 README = (ROOT / "README.md").read_text()
 INSTALLERS = ("uv==0.13.9", "pipx==1.18.4")
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+OWN_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PATH = "/usr/bin:/bin"
 
 
 def python(version: str) -> str | None:
     """Return a Python of this version: that of the tests, of pyenv, or on the PATH."""
     installed = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python3"))
-    here = sys.executable if version == f"{sys.version_info[0]}.{sys.version_info[1]}" else None
+    here = sys.executable if version == OWN_VERSION else None
     # pyenv's own python3.12 on the PATH is a shim, which may refuse to run
     return here or (str(installed[-1]) if installed else shutil.which(f"python{version}"))
 
@@ -91,7 +95,7 @@ def assert_it_works(folder: Path, bin_folder: Path, prefix: str = "") -> None:
     assert (done.returncode, "[vm-running-and-run-strategy]" in done.stdout) == (1, True), done.stderr
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS if os.environ.get("ALL_PYTHONS") else [OWN_VERSION])
 def test_pip_in_a_virtual_environment(version, dist, tmp_path):
     executable = python(version)
     if executable is None:

@@ -11,6 +11,7 @@ import jsonschema
 import yaml
 
 from tests.paths import DOCS, RULE_FOLDER
+from tests.rule_cases import parsed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Rule
@@ -95,7 +96,7 @@ def _describe(error: jsonschema.ValidationError, cases: list[Any]) -> str:
 
 def _parse(file: Path) -> Any:
     try:
-        return yaml.load(file.read_text(), yaml.CSafeLoader) or []
+        return parsed(file.read_text()) or []
     except yaml.YAMLError as error:
         return error
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.rule_results import result_of
 from tests.upstream.admission_cases import case
-from tests.upstream.renderer import ADMISSION, program, render
+from tests.upstream.renderer import ADMISSION, ask, program
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen
@@ -244,7 +244,7 @@ def verify(binary: Path, seeds: range) -> Report:
     for start in range(seeds.start, seeds.stop, _BATCH):
         some = range(start, min(start + _BATCH, seeds.stop))
         cases = [case(seed) for seed in some]
-        for seed, given, result in zip(some, cases, render(binary, cases), strict=True):
+        for seed, given, result in zip(some, cases, ask(binary, cases), strict=True):
             report.cases += 1
             report.admitted += "condition" in result
             report.add(seed, compare(given, result))

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from tests.forecasts.repair.broken_clusters import kubevirt
 from tests.forecasts.repair.test_random_clusters import random_cluster
 from tests.upstream.admission import Comparison, Report
-from tests.upstream.renderer import ADMISSION, program, render
+from tests.upstream.renderer import ADMISSION, ask, program
 from virt_admit.forecasts.repair.applying import applied, find
 from virt_admit.forecasts.repair.controllers import LIVE_FIELDS, TEMPLATE
 from virt_admit.forecasts.repair.planning import repair
@@ -140,7 +140,7 @@ def verify(binary: Path, clusters: Iterable[tuple[int, Cluster]]) -> Report:
     some = list(clusters)
     for start in range(0, len(some), _BATCH):
         found = [(number, each) for number, cluster in some[start : start + _BATCH] for each in changes(cluster)]
-        results = render(binary, [each.given for _, each in found])
+        results = ask(binary, [each.given for _, each in found])
         for (number, change), result in zip(found, results, strict=True):
             report.cases += 1
             report.admitted += "update" in result and result["update"]["vm"]["allowed"]
@@ -203,7 +203,7 @@ def verify_table(binary: Path, seeds: range) -> Report:
     """Compare which changes of these seeds need a restart."""
     report = Report()
     found = [random_patch(seed) for seed in seeds]
-    results = render(binary, [case for case, _ in found])
+    results = ask(binary, [case for case, _ in found])
     for seed, (_, restarts), result in zip(seeds, found, results, strict=True):
         update = result["update"]
         report.cases += 1

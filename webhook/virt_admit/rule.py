@@ -116,6 +116,8 @@ class Finding(NamedTuple):
     """For fixes: why this value, as a clause that follows "because" in the warning and in the audit log."""
     problem: ProblemId | None = None
     """The problem that it shows: other rules, other objects and other verbs may show it too. None: it has no id."""
+    command: str = ""
+    """What an administrator types about it. Empty: a command about the object is enough."""
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,14 @@ def test_what_is_about_to_bring_a_node_back_is_awaited():
         "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", status={"unhealthyNodes": [begun]}
     )
     found = drained(*VMS, check, nodes=(at("a", status="Unknown"), at("b")))
-    remedies = [blocker.remedy for blocker in found.pods.blockers] + [row.remedy for row in found.forecasts]
-    assert remedies
-    assert all("ait for NodeHealthCheck workers, which remediates it since 2 min" in remedy for remedy in remedies)
+    by = "NodeHealthCheck workers, which remediates it since 2 min"
+    assert found.forecasts
+    assert all(f"wait for {by}" in row.remedy for row in found.forecasts)
+    assert {row.reason for row in found.forecasts} == {f"its node does not report, and waits for {by}"}
+    assert set(outcomes(found).values()) == {VmOutcome.UNKNOWN}
+    (wait,) = found.pods.waits
+    assert by in wait.reason
+    assert (found.pods.blockers, found.drainable) == ((), None)  # what ends it acts already, but may fail
 
 
 def test_a_node_that_is_not_ready():
@@ -174,6 +179,8 @@ def test_an_api_that_serves_an_expired_certificate_has_webhooks_that_fail(releas
     expired = found("v1.subresources.kubevirt.io")
     assert outcomes(expired) == {"db": VmOutcome.BLOCKS}
     assert "kubectl rollout restart deployment virt-api -n kubevirt" in expired.pods.blockers[0].remedy
+    assert "kubectl meanwhile" not in expired.notes[0]
+    assert "virtctl fails, and so does kubectl for VMs" in expired.notes[0]
     assert found("v1beta1.metrics.k8s.io").drainable is True
 
 

@@ -9,7 +9,10 @@ from tests.forecasts.repair.broken_clusters import cluster, kubevirt, node, vm
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 
-HOTPLUG = {"conditions": [{"type": "LiveMigratable", "status": "True"}, {"type": "HotMemoryChange", "status": "True"}]}
+
+def hotplug() -> dict[str, Any]:
+    """Return the status of a VMI whose memory grows."""
+    return {"conditions": [{"type": "LiveMigratable", "status": "True"}, {"type": "HotMemoryChange", "status": "True"}]}
 
 
 def affinity(app: str) -> dict[str, Any]:
@@ -25,14 +28,14 @@ def outcomes(*objects: Any) -> dict[str, tuple[VmOutcome, str]]:
 
 
 def nodes(room: str = "32Gi") -> list[Any]:
-    sizes = {"cpu": "16", "memory": room, "pods": "100"} | {
+    sizes = {"cpu": "16", "memory": room, "pods": "100", "ephemeral-storage": "10Gi"} | {
         f"devices.kubevirt.io/{device}": "1k" for device in ("kvm", "tun", "vhost-net", "vhost-vsock")
     }
     return [node(name, room=sizes) for name in ("a", "b", "c")]
 
 
 def test_a_hotplug_makes_the_next_pod_larger() -> None:
-    grown = vm("grown", memory="4Gi", vmi_status=HOTPLUG)
+    grown = vm("grown", memory="4Gi", vmi_status=hotplug())
     grown[1].data["spec"]["domain"]["memory"]["guest"] = "40Gi"
     outcome, reason = outcomes(*nodes(), *grown)["grown"]
     assert outcome is VmOutcome.BLOCKS
@@ -42,7 +45,7 @@ def test_a_hotplug_makes_the_next_pod_larger() -> None:
 
 
 def test_a_hotplug_that_fits_is_no_obstacle() -> None:
-    grown = vm("grown", memory="4Gi", vmi_status=HOTPLUG)
+    grown = vm("grown", memory="4Gi", vmi_status=hotplug())
     grown[1].data["spec"]["domain"]["memory"]["guest"] = "8Gi"
     assert outcomes(*nodes(), *grown)["grown"][0] is VmOutcome.MIGRATES
 

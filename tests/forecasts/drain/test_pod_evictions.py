@@ -133,10 +133,14 @@ def test_pods_that_have_ended_need_no_flag_and_those_of_daemons_are_left_alone()
 
 def test_on_a_node_that_is_not_ready_no_pod_ends():
     dead = node("a", ready="Unknown")
-    subject = pod(metadata={"deletionTimestamp": "2026-01-01T11:59:59Z"})
-    found = pod_evictions.of_node(Snapshot([dead, subject], complete=["*"]), "a").blockers
-    assert [item.kind for item in found] == ["Node", "Pod"]
-    assert all("does not report" in item.reason for item in found)
+    ending = {"deletionTimestamp": "2026-01-01T11:59:59Z"}
+    pods = pod(metadata=ending), pod("b", metadata=ending | {"finalizers": ["example.com/hold"]})
+    found = pod_evictions.of_node(Snapshot([dead, *pods], complete=["*"]), "a").blockers
+    assert sorted((item.kind, item.name) for item in found) == [
+        ("Node", "a"),
+        ("Pod", "b"),
+    ]  # the node once for all pods
+    assert any("does not report, so evicted pods (1 already) are not seen to end" in item.reason for item in found)
 
 
 LAUNCHER = {"labels": {"kubevirt.io": "virt-launcher"}, "annotations": {launcher_pods.DOMAIN: "db"}}
@@ -232,4 +236,21 @@ def guest(**status):
 def test_a_guest_that_is_on_no_list_is_a_doubt(objects, says):
     """VMIs and pods are listed one after the other."""
     found = of_node(*objects)
+    assert found.unseen == ((f"what becomes of pod shop/virt-launcher-db: {says}",) if says else ())
+
+
+@for_each(
+    "strategy, phase, says",
+    [
+        ("LiveMigrateIfPossible", "Pending", ""),
+        ("None", "Pending", ""),
+        ("LiveMigrate", "Pending", "its VMI db has no node yet"),
+        ("None", "Running", "its VMI db has no node yet"),
+    ],
+)
+def test_the_pod_of_a_start_leaves_before_its_guest_runs(strategy, phase, says):
+    starts = guest(phase="Scheduling")
+    starts.data["spec"] = {**starts.data.get("spec", {}), "evictionStrategy": strategy}
+    found = of_node(launcher(phase=phase), starts)
+    assert found.blockers == ()
     assert found.unseen == ((f"what becomes of pod shop/virt-launcher-db: {says}",) if says else ())

@@ -122,7 +122,7 @@ def test_a_quota_that_refuses_the_first_pod_is_named():
 
     assert (
         found.reason
-        == "virt-controller cannot create its pod: exceeded quota: compute, requested: limits.memory=4416Mi"
+        == "virt-controller cannot create its pod: exceeded quota: compute. It goes on by itself once that fits, and not before"
     )
     assert found.remedy == "raise ResourceQuota compute: kubectl edit resourcequota compute -n vms"
 
@@ -198,11 +198,17 @@ def test_a_pod_of_cdi_that_fails_says_why():
 
 
 def test_a_quota_that_refuses_a_claim_is_named():
-    text = 'persistentvolumeclaims "web" is forbidden: exceeded quota: storage, requested: requests.storage=20Gi'
+    text = (
+        'persistentvolumeclaims "web" is forbidden: exceeded quota: storage, requested: requests.storage=60Gi, '
+        "used: requests.storage=160Gi, limited: requests.storage=200Gi"
+    )
     found = filled(phase="Pending", message=text, reason="ErrExceededQuota")
 
     assert "its disk web is not filled (Pending): exceeded quota: storage, requested" in found.reason
-    assert found.remedy == "raise ResourceQuota storage: kubectl edit resourcequota storage -n vms"
+    assert found.remedy == (
+        "raise ResourceQuota storage to at least requests.storage 220Gi, or free 20Gi of requests.storage there, or ask for at "
+        "most 40Gi: kubectl edit resourcequota storage -n vms"
+    )
 
 
 @pytest.mark.parametrize("phase", ["ImportInProgress", "WaitForFirstConsumer"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import kubevirt
+from tests.builders import kubevirt, manifest
 from tests.forecasts.drain.test_vm_states import BLOCKS, CASES, LAUNCHER, MARKED, MIGRATES, UNKNOWN, moving, row, target
 from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, node, vmi
 from virt_admit.cli.commands.drain import CODES, render
@@ -171,6 +171,12 @@ def test_a_guest_that_writes_faster_than_it_is_copied_is_told_from_a_slow_networ
     assert ("is written" in found.reason) is (settings.get("bandwidthPerMigration") != "8Mi")
     assert ("allowAutoConverge" in found.remedy) is ("allowAutoConverge" not in settings)
     assert "kubectl edit kubevirt" in found.remedy
+
+
+def test_the_settings_that_count_are_edited():
+    policy = manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec={"selectors": {}})
+    found = row(cluster(vmi(), LAUNCHER, *TIMED_OUT, policy))
+    assert found.remedy.endswith("or lower its load: kubectl edit migrationpolicy slow")
 
 
 def test_older_releases_name_the_deadline():

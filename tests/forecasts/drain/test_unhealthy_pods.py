@@ -100,3 +100,53 @@ def test_portworx_that_was_stopped_on_a_node(service, starts):
     stopped = pod("web-2", ready="False", nodeName="b", labels={"app": "web", "name": "portworx"})
     _, remedy = blocker(node("a"), node("b", px__service=service), stopped)
     assert ("kubectl label node b px/service=start --overwrite" in remedy) is starts
+
+
+def begun(name="web-2", at="2026-01-01T11:58:00Z", **status):
+    found = pod(name, ready="False", nodeName="b", metadata={"creationTimestamp": at})
+    found.data["status"].update(status)
+    return found
+
+
+def judged(*objects, time="2026-01-01T12:00:00Z"):
+    return pod_evictions.of_node(Snapshot([pod(), NOW, node("a"), *objects], complete=["*"], time=time), "a")
+
+
+def test_a_pod_that_has_just_begun_to_start_ends_the_wait():
+    found = judged(node("b"), begun())
+    assert found.blockers == ()
+    (wait,) = found.waits
+    assert wait.reason.endswith("pod web-2 on b is not ready, but was created only 2 min ago")
+
+
+FAILED = {"state": {"waiting": {"reason": "ErrImagePull"}}}
+
+
+@pytest.mark.parametrize(
+    ("others", "time"),
+    [
+        ([begun(at="2026-01-01T11:50:00Z")], NOON := "2026-01-01T12:00:00Z"),
+        ([begun()], None),
+        ([begun(containerStatuses=[{"restartCount": 1}])], NOON),
+        ([begun(containerStatuses=[FAILED])], NOON),
+        ([begun(), begun("web-3", at="2026-01-01T10:00:00Z")], NOON),
+    ],
+    ids=["too long ago", "the time is not known", "it ended once", "it fails", "another one does not start"],
+)
+def test_a_pod_that_may_not_start_blocks(others, time):
+    (blocker,) = judged(node("b"), *others, time=time).blockers
+    assert blocker.now
+
+
+def test_a_status_that_counts_more_pods_than_are_missing():
+    stale = budget(maxUnavailable=1, allowed=0, healthy=3, desired=2, expected=3)
+    found = pod_evictions.of_node(Snapshot([pod(), stale, node("a")], complete=["*"], time=NOON), "a")
+    assert len(found.blockers) == 1
+
+
+def test_pods_that_start_are_too_few():
+    short = budget(maxUnavailable=1, allowed=0, healthy=1, desired=2, expected=3)
+    found = pod_evictions.of_node(
+        Snapshot([pod(), short, node("a"), node("b"), begun()], complete=["*"], time="2026-01-01T12:00:00Z"), "a"
+    )
+    assert len(found.blockers) == 1

@@ -72,7 +72,7 @@ def test_a_limit_never_lets_a_check_act_on_all_nodes_at_once():
         (
             {"remediationTemplate": {**TEMPLATE, "name": "x", "namespace": "medik8s"}},
             {},
-            "or name a template that exists",
+            "create SelfNodeRemediationTemplate medik8s/x",
         ),
         ({"unhealthyConditions": [{"type": "Ready", "status": "False", "duration": "300s"}]}, {}, "Ready=Unknown"),
         ({}, EXCLUDED, "remove the label remediation.medik8s.io/exclude-from-remediation from a"),
@@ -83,6 +83,27 @@ def test_an_administrator_decides(spec, labels, words):
     assert found is not None
     assert words in found.remedy
     assert found.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ((), ""),
+        ((("default", "x"),), " as a copy of default/x, which is not in that namespace"),
+        ((("medik8s", "y"), ("default", "x")), ", or name y, which exists there"),
+    ],
+)
+def test_only_a_template_of_the_same_namespace_can_be_named_instead(known, words):
+    """Remediators look for it in their own namespace (medik8s/fence-agents-remediation#145)."""
+    templates = [
+        manifest(TEMPLATE["apiVersion"], TEMPLATE["kind"], name, space, spec={"template": {"spec": {}}})
+        for space, name in known
+    ]
+    found = asked(
+        {"minHealthy": 1, "remediationTemplate": {**TEMPLATE, "name": "x", "namespace": "medik8s"}}, *templates
+    )
+    assert found is not None
+    assert found.words == f"create SelfNodeRemediationTemplate medik8s/x{words}"
 
 
 def test_a_check_that_acts_needs_no_change():

@@ -288,9 +288,33 @@ def test_a_machine_that_starts_counts_and_is_not_called_ill(limit, created, why)
     assert explained(limit, starting("m-new", created)).unhealthy == (("m-new", why),)
 
 
+def test_the_machine_that_is_not_deleted_is_named():
+    waits = {
+        "type": "Deleting",
+        "status": "True",
+        "reason": "DrainingNode",
+        "message": "* Pod shop/db-0: cannot evict pod",
+    }
+    one = member("m0", conditions=[waits])
+    hooked = member("m1")
+    hooked.data["metadata"]["annotations"] = {"pre-drain.delete.hook.machine.cluster.x-k8s.io/move": "storage"}
+    silent, young = member("m2"), member("m3")
+    for each in (one, hooked, silent, young):
+        each.data["metadata"]["deletionTimestamp"] = "2026-01-01T11:55:00Z" if each is young else "2026-01-01T11:00:00Z"
+    found = [
+        note.partition(": kubectl")[0]
+        for note in explanation.explain(check(), cluster(one, hooked, silent, young)).notes
+    ]
+    assert [note for note in found if "is being deleted" in note] == [
+        "Machine c/m0 is being deleted for 60 min: its drain waits: * Pod shop/db-0: cannot evict pod",
+        "Machine c/m1 is being deleted for 60 min: its hook move of storage is set",
+        "Machine c/m2 is being deleted for 60 min: its controller does not say why",
+    ]
+
+
 def test_a_check_that_remediates_machines_before_they_can_become_nodes():
     loop = (
-        "nodeStartupTimeout 10m is too short here: the slowest of 3 machines took 24m to become a node. A new machine is "
+        "nodeStartupTimeout 10m is too short for machines that take up to 24m here to become a node. A new machine is "
         "remediated before that, and so is the next one, in a loop. Set at least 30m"
     )
     assert loop in explained("10m", *SLOW).notes

@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.plan import text
 
 SHARE = budget("web", LABELS, minAvailable="80%")
 
@@ -129,6 +130,18 @@ def test_a_plan_adds_the_pods_that_are_enough():
     assert (step.subject.kind.kind, step.title) == (
         "HorizontalPodAutoscaler",
         "set minReplicas to 5: Deployment web has 1 pod",
+    )
+
+
+def test_more_pods_have_a_cost_and_the_owner_of_the_budget_has_another_way():
+    found = plan(web(1, "a"), *deployment(1), autoscaler(), SHARE)
+    (step,) = found.steps
+    assert (step.cost.pods, text.cost(step)) == (4, "4 more pods")
+    assert text.text(found).startswith("1 step in 1 namespace makes all 2 nodes drainable: 4 more pods.")
+    (other,) = step.alternatives
+    assert (other.decision, other.title) == (
+        True,
+        "set maxUnavailable: 1 instead of minAvailable in PodDisruptionBudget shop/web",
     )
 
 

@@ -9,7 +9,7 @@ from tests.forecasts.repair.broken_clusters import ROOM, claim, cluster, disk, k
 from tests.forecasts.repair.moving_causes import MARKED, REFUSED, migration, refusal
 from tests.forecasts.repair.test_causes import BRIDGE, CAUSES, DEVICE, HASWELL, HERE, SKYLAKE
 from virt_admit.forecasts.repair.planning import repair
-from virt_admit.forecasts.repair.repair_plan import Command, CostClass, Goal, PlanStage
+from virt_admit.forecasts.repair.repair_plan import Command, CostClass, Goal, PlanStage, Proof, TakesEffect
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes import json_patch, selectors
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -331,9 +331,17 @@ def test_another_processor_is_no_cause_on_nodes_that_never_run_the_vm():
     here, master = node("a", SKYLAKE, ROOM | BR1), node("c", HASWELL, taints=taint)
     (step,) = steps(on_bridge(), here, node("b", SKYLAKE), master)
 
-    assert "CPU model" not in step.title
-    assert "accept its downtime" in step.title
-    assert "no other node can take it, so it stays down until its node is uncordoned" in step.risk
+    assert (step.title, step.proof) == ("make bridge br1 on b", Proof.FLIPS)
+    (other,) = step.alternatives
+    assert other.title.startswith("accept its downtime")
+
+
+def test_a_bridge_is_made_by_a_person_where_nothing_else_is_missing():
+    (step,) = steps(on_bridge(), node("a", SKYLAKE, ROOM | BR1), node("b", SKYLAKE), node("c", SKYLAKE))
+
+    assert step.title == "make bridge br1 on b or c"
+    assert (step.subject.name, step.takes_effect, step.cost.kind) == ("b", TakesEffect.PERSON, CostClass.DECISION)
+    assert not any("like a" in other.title for other in step.alternatives)  # a new node would not have it
 
 
 def test_another_processor_is_no_cause_on_a_node_without_the_bridge():

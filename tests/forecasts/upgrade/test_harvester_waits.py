@@ -67,7 +67,7 @@ def test_a_degraded_pool_quotes_the_condition_that_names_the_node():
     )
     workers = [node(name, {"node-role.kubernetes.io/worker": ""}) for name in "abc"]
     found = obstacle(*workers, pool, driver=Driver.MACHINE_CONFIG)
-    assert 'worker is degraded: Node a is reporting: "content mismatch for file"' in found.reason
+    assert "worker is degraded: Node a is reporting: content mismatch for file" in found.reason
 
 
 NOW = "2027-03-01T12:00:00Z"

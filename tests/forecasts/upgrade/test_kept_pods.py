@@ -10,11 +10,12 @@ import pytest
 from tests.healthy.machines import claim
 from tests.healthy.machines import machine as vm
 from tests.healthy.parts import Object as Raw
-from tests.healthy.parts import ago, obj, pod, snapshot
+from tests.healthy.parts import ago, budget, obj, pod, snapshot
 from tests.incidents_platform.case import NODES, cluster, only, unready
 from tests.incidents_platform.cluster_api import completed_pod_for_which_it_waits, machine, rolling
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
+from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import machine_drain
@@ -76,11 +77,21 @@ def test_a_rule_that_is_gone_is_known_by_the_words_of_the_machine_alone() -> Non
 
 @pytest.mark.parametrize(
     ("value", "waits"),
-    [("wait-completed", True), ("WaitCompleted", True), ("waitcompleted", True), ("skip", False), ("x", False)],
+    [
+        ("wait-completed", True),
+        ("WaitCompleted", True),
+        ("waitcompleted", True),
+        ("skip", False),
+        ("Skip", False),
+        ("s-kip", None),
+        ("x", None),
+        ("", None),
+    ],
 )
-def test_the_label_in_each_of_its_forms(value: str, waits: bool) -> None:
+def test_the_label_in_each_of_its_forms(value: str, waits: bool | None) -> None:
     one = Object(pod("a", "b", "n1", {machine_drain.WAIT_LABEL: value}, None))
-    assert bool(machine_drain.waits_for_end(one, Object(machine("m", "n1")), world([]))) is waits
+    found = machine_drain.spared(one, Object(machine("m", "n1")), world([]))
+    assert (found.waits if found is not None else None) is waits
 
 
 def rule(name: str, behavior: str, namespace: str = "capi", **spec: Any) -> Raw:
@@ -129,6 +140,46 @@ def test_the_rule_that_decides(name: str) -> None:
     assert [f"MachineDrainRule capi/{rules[0]['metadata']['name']}" in stop.reason for stop in found.stops] == [
         True
     ] * waits
+
+
+def guarded(labels: Raw) -> list[Raw]:
+    """Return a roll-out of a node with a pod that its budget never lets go."""
+    kept = budget("batch", "vms", {"app": "batch"}, 1, available=1)
+    return [*cluster(), *rolling(1, 0), pod("batch-x", "vms", "n2", {"app": "batch"} | labels, owned()), kept]
+
+
+def test_a_pod_that_is_skipped_stops_nothing_nor_does_its_budget() -> None:
+    skip = {machine_drain.WAIT_LABEL: "skip"}
+    assert rehearsed(guarded({})).possible is False
+    assert rehearsed(guarded(skip)).possible is True
+    assert rehearsed([*guarded({}), rule("a", "Skip", pods=[{"selector": LABELS}])]).possible is True
+    assert rehearsed([*guarded({}), rule("a", "Skip", "other")]).possible is False
+
+
+def test_a_budget_stops_the_roll_out_for_another_pod_that_is_evicted() -> None:
+    other = pod("batch-y", "vms", "n2", {"app": "batch"}, owned())
+    found = rehearsed([*guarded({machine_drain.WAIT_LABEL: "skip"}), other])
+    assert [str(stop.problem) for stop in found.stops] == ["BudgetForbidsEviction:vms/batch"]
+
+
+def test_the_budget_of_a_pod_for_which_it_waits_is_not_asked() -> None:
+    found = rehearsed(guarded({machine_drain.WAIT_LABEL: "wait-completed"}))
+    assert (found.possible, found.stops) == (None, ())
+    assert "when pod vms/batch-x of n2 completes and is deleted" in found.unseen[0]
+
+
+def test_kubectl_drain_asks_the_budget_of_a_pod_that_cluster_api_skips() -> None:
+    found = world(guarded({machine_drain.WAIT_LABEL: "skip"}))
+    assert drain_plan.plan(found, "n2").drainable is False
+    assert rehearse(found, Options(driver=Driver.PLAIN), forecast_only=True).possible is False
+
+
+def test_a_vm_that_is_skipped_may_be_lost() -> None:
+    raw = [*cluster(), *rolling(1, 0)]
+    only(raw, "Pod", "virt-launcher-web-k2x7q")["metadata"]["labels"][machine_drain.WAIT_LABEL] = "skip"
+    found = rehearsed(raw)
+    assert found.possible is None
+    assert found.unseen[0].startswith("whether anything moves pod vms/virt-launcher-web-k2x7q before Cluster API")
 
 
 def test_rules_may_be_unread() -> None:

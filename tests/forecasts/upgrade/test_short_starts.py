@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.healthy.parts import Object as Raw
-from tests.healthy.parts import ago, snapshot
+from tests.healthy.parts import ago, obj, snapshot
 from tests.incidents_platform.case import NODES, cluster, only
 from tests.incidents_platform.cluster_api import machine, management, rolling
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
@@ -31,8 +33,8 @@ def test_every_known_machine_took_longer() -> None:
     found = rehearsed(fleet(24, 14, 11))
     (stop,) = found.stops
     assert stop.reason == (
-        "MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers that has no node after "
-        "10m, in a loop: Machines take up to 24m here"
+        "MachineHealthCheck capi/workers deletes each new Machine of MachineDeployment capi/workers in a loop: 10m is too "
+        "short for machines that take up to 24m here to become a node"
     )
     assert (
         "Set its start-up time-out to 30m or more: kubectl edit machinehealthchecks.cluster.x-k8s.io workers"
@@ -45,6 +47,58 @@ def test_some_took_longer() -> None:
     found = rehearsed(fleet(24, 14, 6))
     assert (found.possible, found.stops) == (None, ())
     assert found.unseen[0].startswith("whether MachineHealthCheck capi/workers deletes each new Machine")
+
+
+def metal() -> list[Raw]:
+    """Return a roll-out of bare metal, of which no start is known."""
+    items = fleet(0, 0, 0)
+    for name in NODES:
+        only(items, "Machine", f"machine-{name}")["spec"]["infrastructureRef"] = {"kind": "Metal3Machine", "name": name}
+    return items
+
+
+def marked(name: str, *, made: int, after: int, check: str = "workers", owner: str = "workers-x") -> list[Raw]:
+    """Return the events of a Machine that was made so many minutes ago, and was marked some minutes later."""
+    created, words = f'Created machine "{name}"', f"Machine capi/{name} has been marked as unhealthy by capi/{check}"
+    return [
+        event("MachineSet", owner, "SuccessfulCreate", created, made),
+        event("Machine", name, "MachineMarkedUnhealthy", words, made - after),
+    ]
+
+
+def event(kind: str, name: str, reason: str, message: str, minutes: int) -> Raw:
+    about = {"kind": kind, "namespace": "capi", "name": name}
+    fields = {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": ago(minutes=minutes)}
+    return obj("Event", "v1", f"{name}.{minutes}", "capi") | fields
+
+
+def test_events_tell_of_machines_that_were_deleted() -> None:
+    found = rehearsed([*metal(), *marked("m-a", made=36, after=10), *marked("m-b", made=24, after=11)])
+    (stop,) = found.stops
+    assert (
+        "10m is too short for bare metal (Metal3Machine) to become a node. It has done so with m-a, m-b" in stop.reason
+    )
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"after": 4},  # it was deleted for another cause
+        {"after": 22},  # it was a Node, and failed later
+        {"after": 10, "check": "other"},
+        {"after": 10, "owner": "of-another-pool"},
+    ],
+)
+def test_events_tell_too_little(second: dict[str, Any]) -> None:
+    found = rehearsed([*metal(), *marked("m-a", made=36, after=10), *marked("m-b", made=24, **second)])
+    assert (found.possible, found.stops) == (None, ())
+
+
+def test_late_machines_that_still_exist() -> None:
+    late = {"type": "HealthCheckSucceeded", "status": "False", "reason": "NodeStartupTimeout"}
+    found = rehearsed([*metal(), *(machine(name, None, conditions=[late]) for name in ("m-a", "m-b"))])
+    assert found.possible is False
+    assert "It has done so with m-a, m-b" in found.stops[0].reason
 
 
 @pytest.mark.parametrize("time_out", ["30m", "0s"])

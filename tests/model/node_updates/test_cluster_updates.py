@@ -9,10 +9,10 @@ import pytest
 from tests.advice import risky
 from tests.healthy.openshift import config_notes
 from tests.healthy.parts import Object as Raw
-from tests.healthy.parts import obj, snapshot
+from tests.healthy.parts import obj, pod, snapshot
 from tests.incidents_platform.case import only
 from tests.incidents_platform.cluster_updates import KEY, REFUSED, at_rest, condition, operator, version
-from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
+from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, Stop, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -198,3 +198,50 @@ def test_remedy(name: str) -> None:
     assert remedy in stop.remedy
     assert "ack-4.17-old" not in stop.remedy
     assert not risky(stop.remedy)
+
+
+def router(space: str = "openshift-ingress", **selector: str) -> Raw:
+    """Return a pod that only the node n2 takes, and that has none yet."""
+    found = pod("router-1", space, "n2", {}, None, spec={"nodeSelector": selector or {"kubernetes.io/hostname": "n2"}})
+    del found["spec"]["nodeName"]
+    return found | {"status": {"phase": "Pending"}}
+
+
+@pytest.mark.parametrize(
+    ("space", "related", "joined"),
+    [
+        ("openshift-ingress", [], True),
+        ("routers", ["routers"], True),
+        ("routers", [], False),
+        ("routers", ["x"], False),
+    ],
+)
+def test_the_pod_of_an_operator_waits_for_a_cordoned_node(space: str, related: list[str], joined: bool) -> None:
+    sick = operator("ingress", "4.20.1", Degraded="one router is Pending")
+    sick["status"]["relatedObjects"] = [{"resource": "namespaces", "name": name} for name in related]
+    items = [*at_rest(), applying(FAILING), BEHIND, sick, router(space)]
+    only(items, "Node", "n2")["metadata"]["labels"]["kubernetes.io/hostname"] = "n2"
+    only(items, "Node", "n2")["spec"]["unschedulable"] = True
+    stop = stops(items)[0]
+    assert (f"Its pod {space}/router-1 finds no node while n2 is cordoned" in stop.reason) is joined
+    uncordon = "Uncordon n2, after which the update goes on by itself: kubectl uncordon n2"
+    assert stop.remedy == (uncordon if joined else CLUSTER_OPERATOR_REMEDY)
+
+
+def test_a_pod_that_starts_by_itself_is_not_named() -> None:
+    sick = operator("ingress", "4.20.1", Degraded="one router is Pending")
+    items = [*at_rest(), applying(FAILING), BEHIND, sick, router()]
+    only(items, "Node", "n2")["metadata"]["labels"]["kubernetes.io/hostname"] = "n2"
+    assert stops(items)[0].remedy == CLUSTER_OPERATOR_REMEDY
+
+
+CLUSTER_OPERATOR_REMEDY = (
+    "Resolve what ClusterOperator ingress reports, after which the update goes on by itself: kubectl describe "
+    "clusteroperator ingress"
+)
+
+
+def stops(items: list[Raw]) -> tuple[Stop, ...]:
+    found = snapshot(items)
+    cluster = Snapshot(map(Object, found["items"]), ["*"], time=found["time"])
+    return rehearse(cluster, Options(), forecast_only=True).stops

@@ -20,7 +20,7 @@ def under_way(*objects, ends_in=None):
     cluster = vm_motion.cluster(*objects)
     plan = drain_plan.plan(cluster)
     drains = tuple(ongoing(plan, cluster))
-    drained = html.page(plan, cluster)
+    drained = html.page(plan, html.placed(cluster))
     return watch_page.page(Report(()), plan, drained, (), time(0), drains, ends_in or {}).leading
 
 

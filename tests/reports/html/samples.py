@@ -40,7 +40,10 @@ def named(name):
         one["status"]["conditions"][0]["reason"] = name
     cluster = snapshot(node("w1"), node(name), *stuck, vmi(name, name, name))
     drained = plan(cluster)
-    findings_page, drain_page = findings_html.page(report, name), drain_html.page(drained, cluster, [("cluster", name)])
+    findings_page, drain_page = (
+        findings_html.page(report, name),
+        drain_html.page(drained, drain_html.placed(cluster), [("cluster", name)]),
+    )
     at = datetime.datetime(2027, 1, 31, tzinfo=datetime.UTC)
     parts = [clusters.ClusterPart(name, drain_page, {"blocked": "1"}), clusters.ClusterPart(f"{name}2", error=name)]
     pages = {

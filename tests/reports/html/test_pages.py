@@ -131,7 +131,7 @@ def test_hostile_texts_of_drains_are_shown_and_harmless():
     attacked = vmi(ATTACK, ATTACK, ATTACK, "False")
     attacked["status"]["conditions"][0]["reason"] = ATTACK
     cluster = snapshot(node(ATTACK), attacked)
-    assert_harmless(page.render(drain_html.page(plan(cluster), cluster, [("cluster", ATTACK)])))
+    assert_harmless(page.render(drain_html.page(plan(cluster), drain_html.placed(cluster), [("cluster", ATTACK)])))
 
 
 def test_endless_names_are_cut():
@@ -213,7 +213,10 @@ def test_memory_moves_with_the_vms():
         "status": {"phase": "Running"},
     }
     cluster = snapshot(node("worker-1"), node("worker-2"), web, pod)
-    figures = {figure.title: figure for figure in drain_html.page(plan(cluster, "worker-1"), cluster).figures}
+    figures = {
+        figure.title: figure
+        for figure in drain_html.page(plan(cluster, "worker-1"), drain_html.placed(cluster)).figures
+    }
     assert {"Nodes and VMs", "Memory before and after"} == figures.keys()
     assert "9Gi of 64Gi" in figures["Memory before and after"].svg
 

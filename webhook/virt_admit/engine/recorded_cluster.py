@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import fields, is_dataclass
 from operator import is_
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from virt_admit.engine.object_table import Name, ObjectTable
@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.json_codec import identical
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -55,6 +56,17 @@ class NamedCluster(Cluster, Protocol):
         """Return what could not be read if more objects of a kind may exist, else an empty text."""
 
 
+_HUB: Final = 32
+"""Users of a value from which it is a hub."""
+
+
+class _Entry(NamedTuple):
+    """One entry of a value that is a mapping. What uses it rests on this entry alone."""
+
+    function: Callable[[Cluster], Mapping[Any, Any]]
+    key: Hashable
+
+
 class _Value:
     """A computed value, and what it was computed from."""
 
@@ -68,6 +80,10 @@ class _Value:
         self.reads: set[Read] = set()
         self.uses: dict[Hashable, int] = {}
         """The keys of other values, numbered in the order of their first use."""
+
+    def entry(self, key: Hashable) -> Any:
+        """Return one entry of a mapping; for a mapping that could not be made, what was raised instead."""
+        return self.error if self.error is not None else self.value.get(key)
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -88,9 +104,13 @@ class RecordedCluster:
         self._stale: set[Hashable] = set()
         """Values that read something that changed, or used a value that became another one."""
         self._due: set[Hashable] = set()
-        """These, and all that use them, maybe over others. What uses a value that is due is due itself."""
+        """These, and all that use them, maybe over others. Between two rounds none of them is a hub."""
+        self._hubs: set[Hashable] = set()
+        """Values that are due and that many use. They are computed first: mostly they stay the same, and their users too."""
+        self._entries: dict[Hashable, set[_Entry]] = {}
+        """By mapping the entries that are used."""
         self._left: set[Hashable] = set()
-        """Values that another value used and that none used when it was left."""
+        """Values and entries that another value used and that none used when it was left."""
         self._objects: WeakValueDictionary[tuple[Kind, str, str], Object] = WeakValueDictionary()
         """The decoded objects that any value holds."""
         self._tables: dict[Kind, dict[Callable[[Object], Any], ObjectTable[Any]]] = {}
@@ -137,6 +157,7 @@ class RecordedCluster:
             self._server_version = self.cluster.server_version
             self._mark(self._readers.get(Ambient.SERVER_VERSION, ()))
         self._mark(function for function in self._versions if self._has_other_version(function))
+        self._follow_hubs()
         return (len(self._stale), len(self._due)) > before
 
     def _mark(self, stale: Iterable[Hashable]) -> None:
@@ -145,15 +166,40 @@ class RecordedCluster:
         self._stale.update(pending)
         while pending:
             key = pending.pop()
-            if key not in self._due:
-                self._due.add(key)
-                pending += self._users.get(key, ())
+            if key in self._due:
+                continue
+            self._due.add(key)
+            users = self._users.get(key, ())
+            if len(users) > _HUB or key in self._entries:
+                self._hubs.add(key)
+            else:
+                pending += users
+
+    def _follow_hubs(self) -> None:
+        """Compute again what many use, which marks its users if it is not the same."""
+        while self._hubs:
+            key = self._hubs.pop()
+            if key in self._due and key in self._values:
+                self._current(key, self._values[key].compute)
+
+    def _mark_users(self, key: Hashable, before: _Value | None = None, now: _Value | None = None) -> None:
+        """Mark what used a value that became another one, but not what used an entry of it that is the same."""
+        self._mark(self._users.get(key, ()))
+        for entry in self._entries.get(key, ()):
+            if before is None or now is None or not same(before.entry(entry.key), now.entry(entry.key)):
+                self._mark(self._users.get(entry, ()))
 
     def _forget_unused(self) -> None:
         """Drop values that were left and that none has used since, and what they alone used."""
         while self._left:
             key = self._left.pop()
-            if key not in self._users:
+            if key in self._users or self._entries.get(key):
+                continue
+            if isinstance(key, _Entry):
+                self._entries[key.function].discard(key)
+                self._left.add(key.function)
+            else:
+                self._entries.pop(key, None)
                 self.forget(key)
 
     def _forget_objects(self, objects: Iterable[tuple[Kind, str, str]], kinds: Collection[Kind]) -> None:
@@ -208,7 +254,8 @@ class RecordedCluster:
     def forget(self, key: Hashable) -> None:
         """Drop a value that is not needed again. What used it nevertheless is computed again."""
         self._drop(key)
-        self._mark(self._users.get(key, ()))
+        self._mark_users(key)
+        self._follow_hubs()
 
     def _drop(self, key: Hashable) -> None:
         value = self._values.pop(key, None)
@@ -242,7 +289,7 @@ class RecordedCluster:
         if compute in self._versions:
             self._has_other_version(compute)  # notes the version
             value.value = self.cluster.cached(compute)
-            self._mark(self._users.get(key, ()))
+            self._mark_users(key)
             return value
         try:
             value.value = computed(compute, RecordedView(self, value))
@@ -254,7 +301,7 @@ class RecordedCluster:
         if before is not None and _same_outcome(before, value):
             value.value, value.error = before.value, before.error
         else:
-            self._mark(self._users.get(key, ()))
+            self._mark_users(key, before, value)
         return value
 
     def read(self, reader: _Value | None, read: Read) -> None:
@@ -267,12 +314,23 @@ class RecordedCluster:
     def use(self, user: _Value | None, key: Hashable, compute: Callable[[Cluster], T]) -> T:
         """Return a value that others use too, and record who does."""
         used = self._current(key, compute)
+        self._link(user, key)
+        value: T = used.outcome()
+        return value
+
+    def entry(self, user: _Value | None, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
+        """Return one entry of a mapping that others use too, and record who does."""
+        used, entry = self._current(function, function), _Entry(function, key)
+        self._link(user, entry)
+        self._entries.setdefault(function, set()).add(entry)
+        found: Mapping[K, T] = used.outcome()
+        return found.get(key)
+
+    def _link(self, user: _Value | None, key: Hashable) -> None:
         if user is not None and key not in user.uses:
             user.uses[key] = len(user.uses)
             if self._values.get(user.key) is user:
                 self._users.setdefault(key, set()).add(user.key)
-        value: T = used.outcome()
-        return value
 
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
         """Return the function's value of each known object of a kind."""
@@ -345,6 +403,9 @@ class RecordedView:
 
     def keep(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
         return self._recorded.use(self._reader, key, compute)
+
+    def entry(self, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
+        return self._recorded.entry(self._reader, function, key)
 
     def unlisted(self, kind: Kind) -> str:
         return self._cluster((kind, None, "state")).unlisted(kind)

@@ -87,7 +87,8 @@ def _resource(kind: Kind) -> str:
     return kind.resource if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS else kind.kind.lower()
 
 
+_OF_MACHINES: Final = (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment")
 _AMBIGUOUS: Final = frozenset(
-    (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment", "Cluster", "Upgrade", "Setting", "VolumeAttachment")
+    (*_OF_MACHINES, "Cluster", "Upgrade", "Plan", "Setting", "VolumeAttachment", "Subscription")
 )
 """Kinds that several API groups have, or whose name alone is not clear."""

@@ -62,8 +62,18 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     """
     if len(text) <= length:
         return text
-    head = max((length - 1) // parts, 0)
-    return f"{text[:head].rstrip()}…{text[len(text) - (length - 1 - head) :].lstrip()}"
+    first = max((length - 1) // parts, 0)
+    last = len(text) - (length - 1 - first)
+    head, tail = _without_part(text[: first + 1])[:first].rstrip(), _without_part(text[last - 1 :][::-1])[::-1]
+    tail = tail[-(len(text) - last) :].lstrip() if last < len(text) else ""
+    spaced = f"{head}… {tail}"
+    return spaced if len(spaced) <= length and head and tail else f"{head}…{tail}"
+
+
+def _without_part(text: str) -> str:
+    """Return a text that was cut without the word at its end, which may be incomplete, unless that is more than half."""
+    whole = text[: max(text.rfind(" "), text.rfind(","))] if " " in text or "," in text else ""
+    return whole if 2 * len(whole) >= len(text) else text
 
 
 def room(path: Path, rule: str) -> int:

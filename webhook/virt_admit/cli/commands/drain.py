@@ -203,4 +203,4 @@ def _pages(result: Plan, cluster: Snapshot | ClusterCache, source: ClusterOption
         parts = html.split(result, by).items()
         return {owner: html.page(part, None, evidence, by.subject(owner)) for owner, part in parts}
 
-    return html_output.OwnerPages(html.page(result, cluster, evidence), split)
+    return html_output.OwnerPages(html.page(result, html.placed(cluster), evidence), split)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -60,6 +60,8 @@ FULL_INTERVAL: Final = 3600.0
 """Seconds between two full judgements, with which the others are compared."""
 CLOCK_INTERVAL: Final = 60.0
 """Seconds after which what read the time or a heartbeat is judged again, if anything changed."""
+DRAIN_INTERVAL: Final = 10.0
+"""The same while a node is drained."""
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade and of failover, at least."""
 REST: Final = 9
@@ -109,7 +111,7 @@ class _Forecasts:
     """The drains of all nodes, as of one moment."""
 
     plan: Plan
-    page: pages.Page
+    page: Callable[[], pages.Page]
     drains: tuple[OngoingDrain, ...]
     drain_seconds: Mapping[str, Range]
     """How long a drain of each node lasts from then, as far as it ends."""
@@ -152,7 +154,8 @@ class Watch(Collector):
         self._forecast_began: float | None = None
         """When the forecasts began that are not made yet."""
         self.latest: ClusterState | None = None
-        self._shown = CollectorRegistry()
+        self._shown = cache(CollectorRegistry)
+        """Makes the gauges when they are asked for."""
         self._complete: ClusterState | None = None
         self._stamp: object = None
         self._page: tuple[object, object, tuple[str, ...], str] = (None, None, (), "")
@@ -169,7 +172,7 @@ class Watch(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges of the latest judgement (prometheus_client calls this)."""
-        yield from self._shown.collect()
+        yield from self._shown().collect()
 
     def run(self, stopped: threading.Event) -> None:
         """Judge until the event is set. No error ends the loop."""
@@ -262,7 +265,7 @@ class Watch(Collector):
 
     def _state(self, judged: _Judged, forecasts: _Forecasts) -> ClusterState:
         report, plan, unreadable = judged.report, forecasts.plan, self._frozen.unreadable
-        shown = (report, plan, forecasts.page, unreadable, judged.at, forecasts.drains, forecasts.drain_seconds)
+        drains = forecasts.drains, forecasts.drain_seconds
         return ClusterState(
             report=report,
             blockers={node.name: node.blockers for node in plan.nodes},
@@ -270,7 +273,7 @@ class Watch(Collector):
             bundles=webhook_bundles.expiry(judged.judgements.view),
             complete=is_complete(report, self._frozen, self._rules.kinds),
             unreadable=unreadable,
-            page=partial(watch_page.page, *shown),
+            page=lambda: watch_page.page(report, plan, forecasts.page(), unreadable, judged.at, *drains),
             seconds=time.monotonic() - judged.started,
         )
 
@@ -281,7 +284,8 @@ class Watch(Collector):
         """
         now = time.monotonic()
         compare = now - self._compared >= FULL_INTERVAL
-        time_passed = compare or bool(self._drains.under_way) or now - self._timed >= CLOCK_INTERVAL
+        interval = DRAIN_INTERVAL if self._drains.under_way else CLOCK_INTERVAL
+        time_passed = compare or now - self._timed >= interval
         changes = self._frozen.refresh()
         self._frozen.time = clock.stamp(self._cluster.now())
         known = self._judgements if self._judged_by == (policy, today) else None
@@ -338,7 +342,7 @@ class Watch(Collector):
         if latest is not complete:
             unknown: dict[str, bool | None] = dict.fromkeys(complete.drainable)
             complete = dataclasses.replace(complete, drainable=unknown | dict(latest.drainable))
-        self._shown = complete.gauges(self._upgrade)
+        self._shown = cache(partial(complete.gauges, self._upgrade))
 
     def keep_written(self, writer: LiveWriter, stopped: threading.Event) -> None:
         """Write the latest judgement whenever there is a new one, until the event is set. Repeat what failed."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.drain import (
@@ -31,15 +32,16 @@ from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage, outside_checks
 from virt_admit.model import node_bridges
 from virt_admit.model.in_order import InOrder, first_alone
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, keep, unlisted
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PDB, POD, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
-from virt_admit.model.lookups import find, keep_of
+from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
+from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(
@@ -55,6 +57,8 @@ READS: Final = union(
 )
 """The fields that a plan reads."""
 
+_PORTION: Final = 64
+"""Running VMs whose updates are forecast together, so that a change of one costs no more in a larger cluster."""
 WORST_FIRST: Final = {outcome: rank for rank, outcome in enumerate(VmOutcome)}
 
 
@@ -86,6 +90,10 @@ class NodePlan:
     """The components of KubeVirt without which no VM leaves, as far as they are known."""
     update: NodeUpdate | None = None
     """What updates the node now. None: nothing does, or nothing says so."""
+    is_empty: bool = False
+    """Whether it is known that a drain has nothing to evict."""
+    is_guarded: bool = False
+    """Whether the node must not be drained, as ``notes`` say: its Machine is held as a member of etcd."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
@@ -196,12 +204,20 @@ def node_plan(name: str, cluster: Cluster) -> NodePlan:
 
 
 def _updates(cluster: Cluster) -> tuple[Update, ...]:
+    portions = range(len(cluster.cached(_portions)))
+    return tuple(
+        chain.from_iterable(keep(cluster, (_of_portion, each), partial(_of_portion, each)) for each in portions)
+    )
+
+
+def _portions(cluster: Cluster) -> Mapping[int, tuple[Object, ...]]:
+    found = running(cluster)
+    return {start // _PORTION: tuple(found[start : start + _PORTION]) for start in range(0, len(found), _PORTION)}
+
+
+def _of_portion(number: int, cluster: Cluster) -> tuple[Update, ...]:
     methods = workload_updates.in_force(cluster) or ()
-    return tuple(_update(vmi, methods, cluster) for vmi in running(cluster))
-
-
-def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
-    return keep_of(cluster, VMI, vmi, (update, methods), lambda vmi, cluster: update(vmi, methods, cluster))
+    return tuple(update(vmi, methods, cluster) for vmi in entry(cluster, _portions, number) or ())
 
 
 def _name(obj: Object) -> str:
@@ -260,6 +276,8 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
         waiting,
         control.components,
         updaters.of_nodes(cluster).get(name),
+        not forecasts and VMI not in unread and pod_evictions.has_nothing_to_evict(name, cluster),
+        name in cluster.cached(etcd_guard.held_nodes),
     )
 
 

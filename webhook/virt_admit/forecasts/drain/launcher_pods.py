@@ -9,14 +9,17 @@ import datetime
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import expand, lifecycle, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
 DOMAIN: Final = "kubevirt.io/domain"
@@ -24,6 +27,8 @@ DOMAIN: Final = "kubevirt.io/domain"
 
 READS: Final = union(
     clock.READS,
+    expand.STRATEGY_READS,
+    pod_starts.READS,
     {
         POD: (
             *("metadata.labels", "metadata.creationTimestamp", f"metadata.annotations.{DOMAIN}"),
@@ -56,6 +61,23 @@ def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
         return cluster.get(VMI, pod.namespace, name) is None
     except Unseen:
         return False
+
+
+def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a drain evicts the pod of a VMI that starts, before KubeVirt has handed that over to the node.
+
+    The webhook lets it go, unless the VMI has to migrate, which it cannot yet (#admitLauncherPod). No budget protects a
+    Pending pod.
+    """
+    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, ""))
+    if vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels:
+        return False
+    if pod.at("status", "phase").text != "Pending" or vmi.at("status", "phase").text not in ("Pending", "Scheduling"):
+        return False
+    if pod_starts.failure(pod, cluster) and pod_starts.attachment_fault(pod, cluster) is None:
+        return False  # what fails, such as the network plugin, may keep the pod from ending as well
+    strategy = expand.strategy(vmi, cluster).value
+    return lifecycle.eviction(strategy, vmis.migratable(vmi) is True) is Eviction.SHUTS_DOWN
 
 
 def require_known_guest(pod: Object, cluster: Cluster) -> None:

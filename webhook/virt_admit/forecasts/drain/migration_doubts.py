@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
 from virt_admit.forecasts.placement import (
     candidates,
@@ -39,6 +40,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
 
     ``evicted``: whether a drain asks for it, which evicts the pods that attach its disks as well.
     """
+    if paused := paused_guests.doubt(vmi, cluster):
+        return paused
     if leader := no_target.leader(vmi, target, cluster):
         reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
         remedy = "wait until that pod runs elsewhere: the VM then follows it if there is room"
@@ -78,7 +81,11 @@ def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     def takes(node: str) -> bool:
         return (target.placement.judged.get(node) or "").startswith(pod_networks.BROKEN)  # and nothing else refuses it
 
-    return preemption_effects.problem(target, cluster) or start_doubts.network(takes, cluster)
+    return (
+        preemption_effects.problem(target, cluster)
+        or start_doubts.network(takes, cluster)
+        or start_doubts.drivers(target.placement.judged, target.pod.namespace, target.pod.claims, cluster)
+    )
 
 
 def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
-from virt_admit.forecasts.drain.control import control_path
+from virt_admit.forecasts.drain.control import control_path, kept_volumes, kubevirt_updates
 from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
@@ -15,7 +15,7 @@ from virt_admit.forecasts.remediation import node_faults
 from virt_admit.forecasts.remediation.node_faults import age
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -35,6 +35,7 @@ from virt_admit.model.messages import count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
+    kured,
     maintenance_updates,
     node_phases,
     sriov_drains,
@@ -51,6 +52,7 @@ READS: Final[Reads] = union(
     harvester_maintenance.READS,
     control_plane.READS,
     etcd_guard.HOOK_READS,
+    kubevirt_updates.READS,
     deschedulers.READS,
     {
         API_SERVICE: ("status.conditions",),
@@ -66,6 +68,7 @@ READS: Final[Reads] = union(
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
+    yield from _kubevirt_held(cluster)
     yield from node_faults.faults(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
@@ -78,7 +81,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _not_detached(node, cluster)
     yield from _awaited_elsewhere(node, cluster)
     yield from _needed_by_etcd(node, cluster)
-    yield from cluster.cached(_hooks).get(node.name, ())
+    yield from _locked(node, cluster)
+    yield from _held(node, cluster)
     yield from cluster.cached(_twins).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
@@ -86,12 +90,29 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
 
 def _unavailable(cluster: Cluster) -> Sequence[str]:
     """Return which APIs do not answer. They never stop a drain, but commands that need them fail."""
-    down = [found for found in cluster.known(API_SERVICE) if found.condition("Available")["status"].text == "False"]
-    virtctl = "; virtctl fails, so use kubectl meanwhile"
+    by_effect: dict[str, list[str]] = {}
+    for found in cluster.known(API_SERVICE):
+        if found.condition("Available")["status"].text == "False":
+            of_kubevirt = found.name.endswith(control_path.SUBRESOURCES)
+            refused = of_kubevirt and webhook_bundles.served_expired(found)
+            effect = _REFUSED if refused else _NO_VIRTCTL if of_kubevirt else ""
+            by_effect.setdefault(effect, []).append(found.name)
     return [
-        f"APIService {found.name} is not available{virtctl if found.name.endswith(control_path.SUBRESOURCES) else ''}."
-        for found in sorted(down, key=lambda found: found.name)
+        f"APIService {found[0]} is not available{effect}."
+        if len(found) == 1
+        else f"APIServices {names(sorted(found))} are not available{effect}."
+        for effect, found in sorted(by_effect.items())
     ]
+
+
+_NO_VIRTCTL: Final = "; virtctl fails, so use kubectl meanwhile"
+_REFUSED: Final = "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same certificate"
+
+
+def _kubevirt_held(cluster: Cluster) -> Iterator[str]:
+    """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
+    if (held := kubevirt_updates.held(cluster)) is not None:
+        yield held.note
 
 
 def _hanging(found: Object) -> Iterator[str]:
@@ -189,6 +210,12 @@ def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
 
 
+def _locked(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that kured reboots a node, or reboots it later, and what waits for that."""
+    if node.name in kured.updates(cluster) or node.name in kured.waiting(cluster):
+        yield from (f"{each}." for each in kured.words(cluster))
+
+
 def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that a control-plane node must not be rebooted after its drain, which leaves its static pods alone."""
     risk = control_plane.reboot_risk(node.name, cluster)
@@ -196,22 +223,53 @@ def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
 
 
-def _hooks(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+class HeldDeletion(NamedTuple):
+    """A Machine that is being deleted and waits for hooks, which no time-out ends."""
+
+    machine: Object
+    hooks: tuple[str, ...]
+    """Each as ``NAME of OWNER``."""
+    waits: str
+    """``its controller does not drain the node while the pre-drain hook X is set``."""
+    why: str
+    """How the hook goes away, if that is known."""
+    remedy: str
+
+
+def held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     """Return for nodes whose Machine is being deleted the hooks for which its controller waits."""
-    found: dict[str, list[str]] = {}
+    return cluster.cached(_held_deletions)
+
+
+def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
+    found: dict[str, list[HeldDeletion]] = {}
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
         if hooks or last:
             kept = f"its node was drained, and it stays{age(machine_drain.terminate_wait(machine), cluster)}"
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
-            which = f"the {step} hook{'s' * (len(hooks or last) > 1)} {names(hooks or last, 120)}"
-            end = f"Check the owner of each hook: {about('describe', machine, kind)}"
-            found.setdefault(machine_nodes.node_name(machine, cluster), []).append(
-                f"Machine {machine.full_name} is being deleted, but {waits} while {which} "
-                f"{'is' if len(hooks or last) == 1 else 'are'} set, and no time-out ends this wait. "
-                f"{etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else end}"
+            several = len(hooks or last) > 1
+            which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"
+            end = "", f"Check the owner of each hook: {about('describe', machine, kind)}"
+            held = HeldDeletion(
+                machine,
+                hooks or last,
+                f"{waits} while {which}",
+                *(etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else end),
             )
+            found.setdefault(machine_nodes.node_name(machine, cluster), []).append(held)
     return found
+
+
+def _held(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why the Machine of a node stays, and what to do: two notes, so that each is short."""
+    for held in held_deletions(cluster).get(node.name, ()):
+        yield (
+            f"Machine {held.machine.full_name} is being deleted, but {held.waits}, and no time-out ends this wait. "
+            f"{'' if held.why else held.remedy}"
+        ).rstrip()
+        if held.why:
+            yield f"{held.why}. {held.remedy}"
 
 
 def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:
@@ -261,7 +319,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             continue
         node = machine_nodes.node_name(machine, cluster)
         end = machine_drain.ends(machine)
-        if kept := _kept_by_volumes(machine, node, cluster):
+        if kept := kept_volumes.note(machine, node, cluster):
             found[node] = kept
         elif machine_drain.is_drained(machine):
             continue

@@ -9,7 +9,7 @@ pod-eviction-admitter.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,10 +23,10 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import Way
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
@@ -47,6 +47,7 @@ READS: Final = union(
     awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
+    pod_finalizers.READS,
     expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -89,6 +90,8 @@ class Blocker:
     cause: str = ProblemCause.BLOCKED
     repeatable: bool = False
     """Whether a further drain passes: ``kubectl drain`` ends with an error, what updates nodes drains again."""
+    awaits: tuple[str, ...] = ()
+    """The nodes whose return ends it."""
 
     @property
     def id(self) -> ProblemId:
@@ -139,6 +142,8 @@ class PodEvictions:
     waits: tuple[Wait, ...] = ()
     unseen: tuple[str, ...] = ()
     """What could not be determined about budgets of operators and webhooks."""
+    passing: tuple[Blocker, ...] = ()
+    """What would block, but ends with the return of other nodes, which a roll-out brings back."""
 
     @property
     def lasting(self) -> tuple[Blocker, ...]:
@@ -151,17 +156,27 @@ def is_of_vm(pod: Object) -> bool:
     return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
 
 
-def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictions:
+def of_node(
+    cluster: Cluster, node: str, *, has_vms: bool = False, spared: Collection[str] = frozenset()
+) -> PodEvictions:
     """Return what a drain does with the pods of a node, as far as pods and budgets are known.
 
-    ``has_vms``: whether VMs run there, also where their pods are not known.
+    Args:
+        cluster: the cluster.
+        node: the node.
+        has_vms: whether VMs run there, also where their pods are not known.
+        spared: the pods that it does not evict, as ``namespace/name``.
     """
-    here = entry(cluster, by_node, node) or ()
-    pods = [pod for pod in here if is_evicted(pod)]
+    here = [pod for pod in entry(cluster, by_node, node) or () if pod.full_name not in spared]
+    pods, ended = [pod for pod in here if is_evicted(pod)], list(filter(_lingers, here))
     blockers: list[Blocker] = []
     waits: list[Wait] = []
     unseen: list[str] = []
-    for pod in (*pods, *filter(_lingers, here)):
+    ending = sum(map(_only_ends, (*pods, *ended)))
+    silent = _silent_node(node, ending, cluster) if pods or ended or has_vms else None
+    for pod in (*pods, *ended):
+        if silent is not None and silent.cause == ProblemCause.NODE_SILENT and _only_ends(pod):
+            continue  # the node is the cause, once for all of them
         try:
             found = obstacle(pod, cluster)
         except Unseen as error:
@@ -171,24 +186,34 @@ def of_node(cluster: Cluster, node: str, *, has_vms: bool = False) -> PodEvictio
             waits.append(found)
         elif found is not None:
             blockers.append(found)
-    if pods or has_vms:
-        blockers.extend(_silent_node(node, cluster))
+    if silent is not None and (by := awaited_return.awaited(node, cluster)):
+        waits.append(Wait(NODE.kind, "", node, f"{silent.reason}; it waits for {by}"))
+        unseen.append(f"when node {node} reports again, or is freed")
+    elif silent is not None:
+        blockers.append(silent)
     return PodEvictions(
         tuple(_once(blockers)), tuple(_needs(pods)), tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(unseen))
     )
 
 
-def _silent_node(name: str, cluster: Cluster) -> Iterator[Blocker]:
-    """Yield why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
+def _only_ends(pod: Object) -> bool:
+    """Return whether a pod is being deleted, and nothing but its kubelet has to confirm its end."""
+    return pod.deleted and not any(item.text for item in pod.metadata["finalizers"].items())
+
+
+def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
+    """Return why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
     node = find(cluster, NODE, "", name)
     if node is not None and node_health.silence_now(name, cluster):
-        reason = "its kubelet does not report, so evicted pods are not seen to end and VMs cannot migrate"
+        already = f" ({ending} already)" if ending else ""
+        reason = f"its kubelet does not report, so evicted pods{already} are not seen to end and VMs cannot migrate"
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
-        yield Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
-    elif node is not None and node_health.cannot_end_pods(node):
+        return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
+    if node is not None and node_health.cannot_end_pods(node):
         reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
         cause = ProblemCause.NODE_CANNOT_END_PODS
-        yield Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
+        return Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
+    return None
 
 
 _FENCE: Final = "repair or fence the node"
@@ -202,6 +227,12 @@ def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
         if node:
             found.setdefault(node, []).append(pod)
     return found
+
+
+def has_nothing_to_evict(node: str, cluster: Cluster) -> bool:
+    """Return whether a drain of a node is known to evict no pod and to wait for none."""
+    here = entry(cluster, by_node, node) or ()
+    return not unlisted(cluster, POD) and not any(is_evicted(pod) or _lingers(pod) for pod in here)
 
 
 def is_evicted(pod: Object) -> bool:
@@ -251,7 +282,8 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         if not launcher_pods.lost_its_vmi(pod, cluster):
             if (starting := _starting(pod, cluster)) is not None:
                 return starting
-            launcher_pods.require_known_guest(pod, cluster)
+            if not launcher_pods.goes_before_its_guest(pod, cluster):
+                launcher_pods.require_known_guest(pod, cluster)
             return None
         vmi = pod.annotations[launcher_pods.DOMAIN]
         reason = f"its VMI {vmi} does not exist, and KubeVirt refuses to evict the pod without it"
@@ -309,7 +341,9 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         return None
     since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
     if finalizers:
-        why, remedy = f"finalizer {finalizers[0]} is still set", "Repair the controller of the finalizer."
+        held = pod_finalizers.held(finalizers[0], cluster)
+        why = f"finalizer {finalizers[0]} is still set" + (f": {held.why}" if held.why else "")
+        remedy = held.remedy
     elif silent:
         node = pod.at("spec", "nodeName").text or ""
         why = "the kubelet of its node does not report"
@@ -353,7 +387,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return None
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
-        return Blocker(kind, namespace, name, answer.reason, answer.remedy, answer.way is Way.NOW, ProblemCause.BUDGET)
+        now, awaits = answer.way is Way.NOW, answer.awaits
+        return Blocker(kind, namespace, name, answer.reason, answer.remedy, now, ProblemCause.BUDGET, awaits=awaits)
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
         scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))
@@ -363,6 +398,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
     if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None
+    if starting := unhealthy_pods.starting(pod, budget, cluster):
+        return Wait(kind, namespace, name, f"it lets pod {pod.name} go once others are ready: {starting}")
     held = unhealthy_pods.held_up(pod, budget, choice, cluster)
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted{f': {held.reason}' if held else ''}"
     remedy = held.remedy if held else f"Wait until its pods are healthy, or repair them{choice}."

@@ -27,6 +27,7 @@ from virt_admit.model.kubernetes.kinds import (
     HCO,
     KUBEVIRT,
     LIMIT_RANGE,
+    MIGRATION_POLICY,
     NODE,
     PDB,
     RESOURCE_QUOTA,
@@ -35,7 +36,7 @@ from virt_admit.model.kubernetes.kinds import (
     VMIRS,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
@@ -147,8 +148,10 @@ def _see_budget(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     return _of_root("edit" if "minAvailable" in problem.remedy else "describe", PDB)(problem, vmi, cluster)
 
 
-def _edit_limits(_problem: Problem, _vmi: Object, cluster: Cluster) -> str:
-    return edit_configuration(cluster)
+def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    """Return the command that edits the settings of a VM's migrations: those of a MigrationPolicy count first."""
+    policy = migration_timeouts.policy(vmi, cluster)
+    return about("edit", policy, MIGRATION_POLICY) if policy is not None else edit_configuration(cluster)
 
 
 def edit_configuration(cluster: Cluster) -> str:

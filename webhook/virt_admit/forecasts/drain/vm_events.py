@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
@@ -102,17 +103,20 @@ def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
         return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, lost_launchers.REASON)
     if not vmis.running(vmi):
         return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, "an update moves running VMs alone")
+    if lost := _lost(vmi, cluster):
+        return EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, lost)
     found = workload_updates.update(vmi, methods, cluster)
     if found.reach is Reach.MIGRATED:  # it looks at nothing that may keep the migration from ending
-        moved = vm_outcomes.asked_migration(vmi, cluster)
-        if moved.outcome is VmOutcome.BLOCKS:
-            return EventForecast(VmEvent.UPDATE, str(Reach.RETRIED), moved.reason, moved.remedy)
-        if moved.outcome is VmOutcome.UNKNOWN:
-            return EventForecast(VmEvent.UPDATE, str(Reach.UNKNOWN), moved.reason, moved.remedy, moved.unseen)
-        if broken := next((each for each in node.control if each.healthy is False), None):
-            return EventForecast(VmEvent.UPDATE, str(Reach.RETRIED), broken.reason, broken.remedy)
+        asked = _asked(vmi, node, cluster)
+        reach = _REACH.get(asked.outcome, found.reach)
+        if reach is not found.reach:
+            return replace(asked, event=VmEvent.UPDATE, outcome=str(reach))
     unseen = found.reason if found.reach is Reach.UNKNOWN else ""
     return EventForecast(VmEvent.UPDATE, str(found.reach), found.reason, unseen=unseen)
+
+
+_REACH: Final[dict[str, Reach]] = {EventEffect.REFUSED: Reach.RETRIED, EventEffect.UNKNOWN: Reach.UNKNOWN}
+"""How an update reaches a VM whose migration, asked for now, would have this effect."""
 
 
 # --- a reboot of the guest -----------------------------------------------------------------------------------------
@@ -122,9 +126,8 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     """Return what a reboot of the guest does: it stays in its pod, unless ``rebootPolicy`` is Terminate."""
     if vmi.deleted:
         return EventForecast(VmEvent.REBOOT, EventEffect.NOT_RUNNING, "it is being stopped")
-    if silence := node_health.silence_now(vmi.at("status", "nodeName").text or "", cluster):
-        why = f"its node does not report ({silence}), so whether the guest still runs is not known"
-        return EventForecast(VmEvent.REBOOT, EventEffect.UNKNOWN, why)
+    if lost := _lost(vmi, cluster):
+        return EventForecast(VmEvent.REBOOT, EventEffect.UNKNOWN, lost)
     if vmi.at("spec", "domain", "rebootPolicy").text != "Terminate":
         return EventForecast(
             VmEvent.REBOOT, EventEffect.STAYS, f"the guest reboots inside its pod{_waiting(vmi, cluster)}"
@@ -146,6 +149,13 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     return EventForecast(VmEvent.REBOOT, outcome, f"{policy}; runStrategy {strategy}")
 
 
+def _lost(vmi: Object, cluster: Cluster) -> str:
+    """Return that nothing on the node of a VMI reports; empty: its kubelet or its virt-handler does."""
+    node = vmi.at("status", "nodeName").text or ""
+    silence = node_health.silence_now(node, cluster) if virt_handlers.is_lost(cluster, node) else ""
+    return f"its node does not report ({silence}), so whether the guest still runs is not known" if silence else ""
+
+
 def _waiting(vmi: Object, cluster: Cluster) -> str:
     """Return that the VM has changes that a reboot of the guest does not apply; empty: none are known."""
     try:
@@ -162,19 +172,24 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
 
 
 def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast:
-    vmi, state = row.vmi, row.state
     refused, remedy = _refused(row, cluster)
     if refused:
         return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused, remedy)
+    return _asked(row.vmi, node, cluster, row.state.others)
+
+
+def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> EventForecast:
+    """Return what becomes of a migration of a VM that KubeVirt accepts. ``others``: how many wait before it."""
     if vmis.migratable(vmi) is None:
         what = f"condition LiveMigratable of {vmi.full_name}"
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, vmis.blocking_reason(vmi), unseen=what)
-    broken = [each for each in node.control if each.healthy is not True]
+    silent = node_health.silence_now(node.name, cluster)  # that is the reason, not the parts of KubeVirt there
+    broken = [each for each in node.control if each.healthy is not True and not silent]
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
     of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
     (found,), _, doubts = overruling.overrule([vm_outcomes.asked_migration(vmi, cluster)], of_node, _NO_PATH, cluster)
-    if found.outcome is VmOutcome.BLOCKS:
+    if silent or found.outcome is VmOutcome.BLOCKS:
         return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, found.reason, found.remedy)
     if found.outcome is VmOutcome.UNKNOWN:
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, found.reason, found.remedy, found.unseen)
@@ -184,7 +199,7 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
         reason = f"cannot determine {doubts[0]}"
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, reason, unseen=doubts[0])
     slow = vm_states_failures.long_migration(vmi, cluster)
-    where = _where(found, state.others)
+    where = _where(found, others)
     return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where)
 
 
@@ -209,18 +224,19 @@ def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
         return f"it is {phase}" if phase else NOT_RUNNING, ""
     if state.migration is not None:  # migration-create-admitter.go#EnsureNoMigrationConflict
         why, remedy = _under_way(row, cluster)
-        return f"migration {state.migration.name} is under way{f': {why}' if why else ''}", remedy
+        return f"migration {state.migration.name} is under way{why}", remedy
     if vmis.migratable(vmi) is False:
         return f"it cannot migrate: {vmis.blocking_reason(vmi)}", ""
     return "", ""
 
 
 def _under_way(row: Forecast, cluster: Cluster) -> tuple[str, str]:
-    """Return what a migration is doing. Where its state does not say what keeps it, the forecast of the drain may know."""
+    """Return what a migration is doing, or what those before it came to, where the forecast of the drain knows that alone."""
     ruled = vm_states_outcomes.ruling(row.vmi, row.state, cluster)
     if ruled is not None and ruled.effect is StateEffect.UNKNOWN and row.outcome is VmOutcome.BLOCKS:
-        return row.reason.partition(", but ")[2] or row.reason, row.remedy
-    return (ruled.reason, "") if ruled is not None else ("", "")
+        why = row.reason.partition(", but ")[2] or row.reason
+        return f"{', and ' if why.startswith('its last ') else ': '}{why}", row.remedy
+    return (f": {ruled.reason}", "") if ruled is not None else ("", "")
 
 
 def _where(found: Forecast, ahead: int) -> str:

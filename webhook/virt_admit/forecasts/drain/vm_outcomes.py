@@ -11,7 +11,7 @@ import datetime
 import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import (
@@ -23,10 +23,11 @@ from virt_admit.forecasts.drain import (
     vm_problems,
     vmi_evictions,
 )
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import candidates, no_target, quotas, virt_handlers
+from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
@@ -169,11 +170,7 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
 
 
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
-    target = candidates.target(vmi, cluster, moves=moves)
-    broken = cluster.cached(virt_handlers.broken)
-    for name in set(broken).intersection(target.placement.candidates) if broken else ():
-        judged = {**target.placement.judged, name: broken[name]}
-        target = target._replace(placement=replace(target.placement, judged=judged))
+    target = start_doubts.without_broken_nodes(candidates.target(vmi, cluster, moves=moves), cluster)
     return vm_states_failures.without_impossible(target, vmi, cluster) if moves else target
 
 
@@ -261,7 +258,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
             raise Unseen(unread)
     if ruled is not None:
         return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
-    return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable")
+    return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable{paused_guests.stays(vmi)}")
 
 
 def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:

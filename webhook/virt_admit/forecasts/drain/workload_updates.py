@@ -10,15 +10,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
 from virt_admit.model.kubernetes.kinds import HCO, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, vmis
+from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migrations, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
@@ -123,8 +124,26 @@ def outdated(cluster: Cluster) -> Sequence[Object]:
     return tuple(vmi for vmi in running(cluster) if vmis.OUTDATED in vmi.labels)
 
 
+def left_to_migrate(cluster: Cluster) -> bool:
+    """Return whether an update of KubeVirt still has VMIs to migrate."""
+    return any(vmis.migratable(vmi) for vmi in outdated(cluster))
+
+
+def moving(cluster: Cluster) -> Sequence[Object]:
+    """Return the outdated VMIs that are migrating now, without those whose migration still waits for a place."""
+    return tuple(vmi for vmi in outdated(cluster) if any(map(_is_moving, migrations.own(vmi, cluster))))
+
+
+def _is_moving(migration: Object) -> bool:
+    return migration.at("status", "phase").text not in (None, "", "Pending", *migrations.FINAL_PHASES)
+
+
 def _running(cluster: Cluster) -> Sequence[Object]:
-    return sorted(filter(vmis.running, cluster.known(VMI)), key=lambda vmi: (vmi.namespace, vmi.name))
+    return [vmi for _, vmi in sorted(filter(None, each(cluster, VMI, _named)), key=itemgetter(0))]
+
+
+def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
+    return ((vmi.namespace, vmi.name), vmi) if vmis.running(vmi) else None
 
 
 def _not_migratable(cluster: Cluster) -> Sequence[Object]:

@@ -15,8 +15,8 @@ from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
-from virt_admit.forecasts.remediation import first_remediator as first_remediator_module
 from virt_admit.forecasts.remediation import (
+    failed_remediations,
     harvester_reset,
     inactive_reasons,
     outside_checks,
@@ -27,7 +27,7 @@ from virt_admit.forecasts.remediation import (
     unhealthy_objects,
 )
 from virt_admit.forecasts.remediation.coverage import CHECKS
-from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator
+from virt_admit.forecasts.remediation.first_remediator import FirstRemediator, first_remediator, stages
 from virt_admit.forecasts.remediation.reactivation import Reactivation
 from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
@@ -210,7 +210,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
             for each in reported_status.refusals(check, selection, cluster)
         },
         tuple(dict.fromkeys(reason.what for reason in lasting if isinstance(reason, Unseen))),
-        first_remediator_module.stages(check, cluster),
+        stages(check, cluster),
         _cooldown(check),
     )
 
@@ -234,10 +234,13 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     remediator = course.stage.name if course.stage is not None else ""
     machine = _machine_of(view, node, loss.cluster) if _deletes(view, course) else None
     begun = machine_replacement.deletion(machine, node, loss)
+    if not begun and (failed := failed_remediations.of_node(check.obj, node, loss.cluster, view.nodes[node])):
+        return Actor(node, view.title, remediator, refuses=failed.reason, remedy=failed.remedy, begun=failed.reason)
     refuses, unseen = (loss.stopped, ()) if begun else _refusal(view, node, loss)
     freed = refuses or _freed(view, course, machine, node, loss)
     if not begun:
-        unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen)))
+        unread = failed_remediations.unread(check.obj, node, loss.cluster)
+        unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen, *unread)))
     if isinstance(freed, str):
         remedy = "" if refuses else machine_replacement.remedy(machine, node, loss)
         down = _down(view, loss)

@@ -16,8 +16,8 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
-from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers, volume_attachments
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -269,7 +269,7 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
 
 
 def _by_hand(node: str, cluster: Cluster) -> str:
-    when = "as a decision" if node_health.silence_now(node, cluster) else "after such a loss"
+    when = "as a decision" if virt_handlers.is_lost(cluster, node) else "after such a loss"
     return f"{when}, {fence_taints.fence(node)}"
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import network_reach, scheduler_reads
+from virt_admit.forecasts.placement import network_reach, running_launchers, scheduler_reads
 from virt_admit.forecasts.placement.network_reach import NetworkReach
-from virt_admit.forecasts.placement.running_launchers import Launchers, by_vmi, launchers
+from virt_admit.forecasts.placement.running_launchers import launchers
 from virt_admit.model.kubernetes.cluster import (
     Cluster,
     Unseen,
@@ -139,11 +139,12 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
     Raises:
         Unseen: after the others, if there may be more, or what decides on the requests of some could not be read.
     """
-    known = Launchers(cluster.cached(by_vmi), "")
+    placed = set(filter(None, each(cluster, POD, running_launchers.place)))
     unseen = unlisted(cluster, VMI)
-    for node, vmi in filter(None, each(cluster, VMI, vmis.on_its_node)):
-        check_time()
-        if known.on_node(vmi) is None:
+    for place, vmi in filter(None, each(cluster, VMI, _place)):
+        if place not in placed:
+            check_time()
+            node = place[-1]
             given = expand(vmi, cluster)
             blind = next(launcher_resources.unseen(given, cluster), "")
             if blind:
@@ -154,6 +155,12 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
             yield replace(launcher_pod.fresh_pod(given, cluster, requests), node=node, priority=unknown)
     if unseen:
         raise Unseen(unseen)
+
+
+def _place(vmi: Object) -> tuple[running_launchers.Place, Object] | None:
+    """Return where a VMI runs that has not ended, and itself."""
+    found = vmis.on_its_node(vmi)
+    return None if found is None else ((vms.namespace_of(vmi), vmi.name, found[0]), vmi)
 
 
 def _most_terms(cluster: Cluster) -> int:

@@ -8,6 +8,8 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -16,6 +18,7 @@ from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, maintenance_updates
@@ -27,8 +30,7 @@ from virt_admit.model.scheduler.inter_pod_affinity import follows
 
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
-_UNSERVED: Final = "virt-handler is not serving it"
-_MOMENT: Final = frozenset(("cordoned", "not Ready", _UNSERVED))
+_MOMENT: Final = frozenset(("cordoned", "not Ready", launcher_pod.UNSERVED))
 _PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
 """The pressures by the refusal of a node that has one."""
 
@@ -142,7 +144,7 @@ _OF_HANDLER: Final = ("machine type ", "CPU feature ", "CPU model ", "host model
 
 def _is_of_handler(cause: str) -> bool:
     device = cause.startswith("devices.kubevirt.io/") and cause.endswith(" missing")
-    return cause == _UNSERVED or device or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
+    return cause == launcher_pod.UNSERVED or device or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
 
 
 def _starting(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
@@ -214,7 +216,9 @@ def _cause_of(why: str) -> str:
 
 
 def _passes(cause: str) -> bool:
-    return cause in _MOMENT or cause in _PRESSURE or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN))
+    return (
+        cause in _MOMENT or cause in _PRESSURE or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN, LACKS))
+    )
 
 
 def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
@@ -225,9 +229,14 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
         reason = f"no node that could take it is ready: {names(nodes)} ({without_network})"
         command = "kubectl get pods -A -o wide --field-selector " + argument(f"spec.nodeName={nodes[0]}")
         return Problem(reason, "repair the pod network of one of them", ProblemCause.NO_TARGET, command=command)
+    without_driver = next(((name, why) for name, why in refusals.items() if why.startswith(LACKS)), None)
+    if without_driver is not None:
+        node, why = without_driver
+        reason = f"no node that could take it is ready: {names(nodes)} ({why})"
+        return Problem(reason, node_drivers.remedy(why.split()[2], node, cluster), ProblemCause.NO_TARGET)
     if pressed := _pressed(refusals):
         return pressed
-    unserved = [name for name, why in refusals.items() if _UNSERVED in why or virt_handlers.BROKEN in why]
+    unserved = [name for name, why in refusals.items() if launcher_pod.UNSERVED in why or virt_handlers.BROKEN in why]
     why = next(filter(None, (virt_handlers.problem(cluster, name) for name in unserved)), "")
     if unserved == nodes and not any("cordoned" in each or "not Ready" in each for each in refusals.values()):
         reason = f"virt-handler serves none of the nodes that could take it: {names(nodes)}{f' ({why})' if why else ''}"

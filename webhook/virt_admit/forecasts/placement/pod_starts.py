@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement.components import network_plugins, node_drivers
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model import address_pools
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
@@ -58,8 +59,6 @@ _FAILURES: Final = frozenset(
 _EVENTS: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedMapVolume", "FailedAttachVolume", "Failed")
 """The kubelet repeats these as long as the cause lasts, at the latest after two minutes; the attach controller does not."""
 _OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
-_PLUGIN: Final = re.compile(r'plugin type="([\w.-]{1,60})"')
-"""How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork)."""
 _VOLUME: Final = re.compile(r'(?:Attach|Mount|Map)Volume\.\w+ failed for volume "([\w.-]{1,250})"')
 """How the kubelet and the attach controller name a volume with which they fail, which may be a PersistentVolume."""
 _CALL: Final = re.compile(r"rpc error: code = \w+ desc = ")
@@ -76,16 +75,19 @@ def failure(pod: Object, cluster: Cluster) -> str:
     return full.what if full is not None else cut_middle(said, _WORDS)
 
 
-def remedy(pod: Object, cluster: Cluster) -> str:
-    """Return what repairs the start of a pod, with a command: the part of the cluster that fails, where it is named."""
-    said, node = _said(pod, cluster), pod.at("spec", "nodeName").text or ""
+def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
+    """Return what repairs the start of a pod, with a command: the part of the cluster that fails, where it is named.
+
+    ``since``: when the pods before it began to fail in the same way; None: there were none.
+    """
+    said = _said(pod, cluster)
     attachment = attachment_fault(pod, cluster)
     if attachment is not None and attachment.remedy and said == attachment.what:
         return attachment.remedy
     if full := address_pools.full_range(said, cluster):
         return full.remedy
-    if plugin := _PLUGIN.search(said):
-        return _network_plugin(plugin[1], node, cluster)
+    if plugin := network_plugins.NAMED.search(said):
+        return network_plugins.remedy(plugin[1], pod, since, cluster)
     if named := _VOLUME.search(said):
         found = next((volume for volume in cluster.known(PV) if volume.name == named[1]), None)
         driver = found.at("spec", "csi", "driver").text if found is not None else None
@@ -94,29 +96,17 @@ def remedy(pod: Object, cluster: Cluster) -> str:
     return typed("remove that cause", kubectl("describe", POD, pod.name, pod.namespace))
 
 
+def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod is kept from starting by a part of its node, so that it may start on another one."""
+    said = _said(pod, cluster)
+    return network_plugins.NAMED.search(said) is not None or node_drivers.named_by(said) is not None
+
+
 def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
     """Yield how containers of a pod ended, the present state of each before the last one, with the container's name."""
     for status in pod.at("status", "containerStatuses").items():
         for state in ("state", "lastState"):
             yield status["name"].text or "?", status.at(state, "terminated")
-
-
-def _network_plugin(plugin: str, node: str, cluster: Cluster) -> str:
-    """Return that a network plugin has to be repaired, with the pod of its DaemonSet on the node, which has its log."""
-    words = f"repair the network plugin {plugin} on {node}"
-    pods = [pod for pod in cluster.known(POD) if pod.at("spec", "nodeName").text == node and _is_daemon(pod)]
-    found = next((pod for part in (plugin, plugin.partition("-")[0]) for pod in pods if part in pod.name), None)
-    if found is None:
-        return typed(
-            words, shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
-        )
-    return typed(
-        f"{words}, or restart its pod there", shell("kubectl", "logs", argument(found.name), "-n", found.namespace)
-    )
-
-
-def _is_daemon(pod: Object) -> bool:
-    return pod.controller is not None and pod.controller["kind"].text == "DaemonSet"
 
 
 def _of_storage(volume: str, cluster: Cluster) -> str:
@@ -141,6 +131,11 @@ def _said(pod: Object, cluster: Cluster) -> str:
         if words and (attachment is None or reason not in _OF_VOLUMES):
             return _CALL.sub("", words)
     return attachment.what if attachment is not None else ""
+
+
+def said(pod: Object, cluster: Cluster) -> str:
+    """Return the whole text of what keeps a pod from starting; empty: nothing says so."""
+    return _said(pod, cluster)
 
 
 def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:

@@ -47,6 +47,16 @@ def by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
     return {vmi: tuple(some) for vmi, some in found.items()}
 
 
+Place = tuple[str, str, str]
+"""Namespace and name of a VMI, and a node."""
+
+
+def place(pod: Object) -> Place | None:
+    """Return the VMI of a launcher pod that has not ended, and its node."""
+    found, node = _launcher(pod), pod.at("spec", "nodeName").text
+    return None if found is None or node is None else (*found[0], node)
+
+
 def _launcher(pod: Object) -> tuple[tuple[str, str], Object] | None:
     name = vm_ledger.vmi_name(pod)
     ended = not name or pod.at("status", "phase").text in FINISHED

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, virt_handlers, volume_attachments
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -15,10 +18,26 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem
 
-READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, {PV: ("spec.csi.driver",)})
+READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, node_drivers.READS)
 """The fields that say it."""
 _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
+
+
+def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> SchedulingTarget:
+    """Return a target without the nodes on which its pod would not start although kube-scheduler may choose them."""
+    broken, lacking = cluster.cached(virt_handlers.broken), node_drivers.lacking(cluster)
+    if not broken and not lacking:
+        return target
+    chosen = target.placement.candidates
+    found = {name: broken[name] for name in chosen if name in broken}
+    for name in chosen if lacking else ():
+        driver = node_drivers.missing(name, target.pod.namespace, target.pod.claims, cluster)
+        if driver and name not in found:
+            found[name] = node_drivers.reason(driver, name, cluster)
+    if not found:
+        return target
+    return target._replace(placement=replace(target.placement, judged={**target.placement.judged, **found}))
 
 
 def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
@@ -35,6 +54,23 @@ def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
             command = shell("kubectl", "cordon", argument(name))
             reason = f"kube-scheduler may choose {name}, and {why}"
             return Problem(reason, typed("cordon it until its pod network works", command))
+    return None
+
+
+def drivers(
+    judged: Mapping[str, str | None], namespace: str, claims: Sequence[str], cluster: Cluster
+) -> Problem | None:
+    """Return that kube-scheduler may choose a node that lacks the driver of a volume; None: there is none.
+
+    ``judged``: why each node does not take the pod.
+    """
+    for name, why in sorted(judged.items()):
+        if why is None or not why.startswith(node_drivers.LACKS):
+            continue
+        driver = node_drivers.missing(name, namespace, claims, cluster)
+        command = shell("kubectl", "cordon", argument(name))
+        ways = typed(f"{node_drivers.words(driver, name, cluster)}; or cordon {name} until then", command)
+        return Problem(f"kube-scheduler may choose {name}, and {why}", ways)
     return None
 
 

@@ -17,15 +17,18 @@ from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = union(
+HEARTBEAT_READS: Final[Reads] = union(
     clock.READS,
     node_health.READS,
+    {NODE: ("metadata.annotations.kubevirt.io/heartbeat", "status.conditions.lastTransitionTime")},
+)
+READS: Final[Reads] = union(
+    HEARTBEAT_READS,
     pod_starts.READS,
     pod_networks.READS,
     {
         KUBEVIRT: (),
         NAD: NAME,
-        NODE: ("metadata.annotations.kubevirt.io/heartbeat", "status.conditions.lastTransitionTime"),
         POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
     },
 )
@@ -41,7 +44,8 @@ _STARTS_WITHIN: Final = datetime.timedelta(minutes=10)
 def problem(cluster: Cluster, node: str) -> str:
     """Return why the virt-handler of a node is known not to work; empty: it works, or that is not known."""
     handler = pod(cluster, node)
-    if handler is not None and handler.condition("Ready")["status"].text == "False":
+    unready = handler is not None and handler.condition("Ready")["status"].text == "False"
+    if handler is not None and unready and not outlives_kubelet(cluster, node):  # else the node controller wrote that
         why = (cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)).replace(
             "; ", ", "
         )  # one cause
@@ -82,6 +86,11 @@ def outlives_kubelet(cluster: Cluster, node: str) -> bool:
         return False
     lost = clock.since(found.condition("Ready")["lastTransitionTime"].text, cluster)
     return bool(node_health.silence(found, cluster)) and lost is not None and age < lost
+
+
+def is_lost(cluster: Cluster, node: str) -> bool:
+    """Return whether nothing on a node reports, neither its kubelet nor its virt-handler."""
+    return bool(node_health.silence_now(node, cluster)) and not outlives_kubelet(cluster, node)
 
 
 def _silent_for(node: Object | None, cluster: Cluster) -> datetime.timedelta | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -92,7 +93,7 @@ def fault(
             if (here or moves) and (kept := _kept(attachment, f"volume {name} of claim {claim}", cluster)):
                 return kept
             if here and (error := _words(attachment, "attachError")):
-                return AttachmentFault(f"volume {name} of claim {claim} cannot be attached: {error}")
+                return _not_attached(name, claim, error, cluster)
             if moves and not here and overdue and _is_attached(attachment):
                 return _used(attachment, namespace, claim, cluster)
     return None
@@ -112,6 +113,17 @@ def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault 
         f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
         f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
     )
+
+
+def _not_attached(name: str, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
+    """Return why a volume cannot be attached: the pod that registers its driver is named, if the driver is missing."""
+    named = node_drivers.named_by(error)
+    if named is None:
+        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached: {error}")
+    node, driver = named
+    because = node_drivers.because(driver, node, cluster)
+    what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"
+    return AttachmentFault(what, node_drivers.remedy(driver, node, cluster))
 
 
 def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> AttachmentFault:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
@@ -19,6 +21,8 @@ from virt_admit.model.node_updates.node_phases import EMPTIED
 READS: Final[Reads] = union(
     clock.READS,
     updaters.READS,
+    virt_handlers.HEARTBEAT_READS,
+    failed_remediations.READS,
     certificate_requests.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
@@ -40,16 +44,28 @@ def _update(node: str, cluster: Cluster) -> str:
     return f"{found.kind} {found.name}, whose update reboots it since {duration(lasts)}"
 
 
+def awaited(node: str, cluster: Cluster) -> str:
+    """Return what is about to bring a node back that does not report, and since when; empty: nothing known is."""
+    return _update(node, cluster) or next(_remediations(node, cluster), "")
+
+
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
-    by = _update(node, cluster) or next(_remediations(node, cluster), "")
-    return f"wait for {by}; repair or fence it if it does not come back" if by else otherwise
+    by = awaited(node, cluster)
+    if by:
+        return f"wait for {by}; repair or fence it if it does not come back"
+    if virt_handlers.outlives_kubelet(cluster, node):
+        return "repair its kubelet: virt-handler there reports, so guests probably run on"
+    failed = failed_remediations.of_any(node, cluster)
+    return failed.remedy if failed is not None else otherwise
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield which NodeHealthCheck remediates a node now (medik8s/node-healthcheck-operator: api/v1alpha1 Remediation)."""
+    if failed_remediations.of_any(node, cluster) is not None:
+        return
     for check in cluster.known(NHC):
         for unhealthy in check.at("status", "unhealthyNodes").items():
             for begun in unhealthy["remediations"].items() if unhealthy["name"].text == node else ():

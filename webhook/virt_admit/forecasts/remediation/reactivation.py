@@ -13,7 +13,7 @@ from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_agents, health_checks, machine_owners, machines
@@ -105,11 +105,20 @@ def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster
     except Unseen:
         return
     if template is None:
-        yield Reactivation(check, f"create {step.title}, or name a template that exists")
+        yield Reactivation(check, f"create {step.title}{_instead(step, cluster)}")
     elif not template.at("spec", "template").is_map:
         yield Reactivation(check, f"give {step.title} a spec.template")
     elif step.kind is kinds.METAL3_TEMPLATE and step.namespace != inactive_reasons.METAL3_NAMESPACE:
         yield Reactivation(check, f"move {step.title} to the namespace {inactive_reasons.METAL3_NAMESPACE}")
+
+
+def _instead(step: remediation_steps.Step, cluster: Cluster) -> str:
+    """Return which template could be named instead, or copied: remediators look in their own namespace alone."""
+    known = sorted(gather(step.templates(cluster))[0], key=lambda each: each.full_name) if step.kind is not None else []
+    near = [each for each in known if each.namespace == step.namespace]
+    if near:
+        return f", or name {near[0].name}, which exists there"
+    return f" as a copy of {known[0].full_name}, which is not in that namespace" if known else ""
 
 
 def _unowned(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
 
 from virt_admit.forecasts.remediation import remediation_steps, reported_status, unhealthy_objects
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.messages import count, names
-from virt_admit.model.remediation import health_checks, machine_owners, machine_starts, machines
+from virt_admit.model.messages import cut, names
+from virt_admit.model.remediation import health_checks, machine_drain, machine_owners, machine_starts, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 
@@ -21,6 +23,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     if check.kind is kinds.NHC:
         yield from _left_over(check, cluster)
     yield from _loop(check, cluster)
+    yield from _stuck(selection, cluster)
     yield from reported_status.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
@@ -43,18 +46,42 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
             )
 
 
+def _stuck(selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield which Machines are being deleted for long, and what that waits for."""
+    for machine in selection.objects:
+        age = clock.since(machine.metadata["deletionTimestamp"].text, cluster)
+        if age is not None and age >= _PROMPT:
+            why = _waits(machine) or "its controller does not say why"
+            what = f"Machine {machine.full_name} is being deleted for {clock.duration(age)}: {why}"
+            yield typed(what, about("describe", machine, kinds.of(machine) or kinds.CAPI_MACHINE))
+
+
+_PROMPT: Final = timedelta(minutes=10)
+"""A deletion that nothing holds takes less than this."""
+
+
+def _waits(machine: Object) -> str:
+    hooks = machine_drain.holding_hooks(machine) or machine_drain.terminating_hooks(machine)
+    if hooks:
+        return f"its hook {names(hooks, 120)} is set"
+    if machine_drain.volume_wait(machine):
+        return "volumes of its node are not detached"
+    words, _ = machine_drain.reported(machine)
+    return f"its drain waits: {cut(words.rstrip('.'), 200)}" if words else ""
+
+
 def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
     """Yield that a check remediates new Machines before they can become nodes."""
+    if check.kind is kinds.NHC:
+        return
     try:
-        slow = machine_starts.too_slow(check.obj, cluster)
+        short = machine_starts.short_start(check.obj, cluster)
     except Unseen:
         return
-    if slow is not None:
-        limit = f"{check.startup.path[-1]} {format_duration(check.known_startup_time() or 0)}"
+    if short is not None:
         yield (
-            f"{limit} is too short here: the slowest of {count(slow.known, 'machine')} took {format_duration(slow.slowest)} to "
-            "become a node. A new machine is remediated before that, and so is the next one, in a loop. "
-            f"Set at least {format_duration(slow.enough)}"
+            f"{check.startup.path[-1]} {short.words}. A new machine is remediated before that, and so is the next one, in a "
+            f"loop. Set at least {format_duration(short.enough)}"
         )
 
 

@@ -28,6 +28,7 @@ def _joined(one: RepairStep, other: RepairStep) -> RepairStep:
         max(one.cost.gib, other.cost.gib),
         max(one.cost.downtime, other.cost.downtime),
         max(one.cost.quota_gib, other.cost.quota_gib),
+        max(one.cost.pods, other.cost.pods),
     )
     return replace(
         one,

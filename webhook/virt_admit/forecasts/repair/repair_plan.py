@@ -175,6 +175,8 @@ class Cost:
     """Seconds during which a VM does not run, at most."""
     quota_gib: int = 0
     """GiB by which a storage quota is raised."""
+    pods: int = 0
+    """Pods that run from then on, besides those of today."""
 
 
 class StepCheck(NamedTuple):

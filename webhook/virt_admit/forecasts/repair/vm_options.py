@@ -13,6 +13,7 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
+    added_bridges,
     added_nodes,
     disk_copies,
     finished_remediation,
@@ -354,8 +355,9 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
     fenced = sorted(name for name, why in refusals.items() if name in fences and fences[name].is_all(why))
     if fenced:
         yield Option("fence", (finished_remediation.step(known[fenced[0]], cluster),), 0)
+    yield from (Option(step.id, (step,), 0) for step in added_bridges.steps(target, cluster))
     here = known.get(vmi.at("status", "nodeName").text or "")
-    sized = any(all(cause.endswith("missing") for cause in why.split("; ")) for why in refusals.values())
+    sized = any(all(map(added_nodes.is_size, why.split("; "))) for why in refusals.values())
     if here is not None and sized and not fenced:
         yield Option("room", (added_nodes.step(here, 1, cluster),), 0)
 

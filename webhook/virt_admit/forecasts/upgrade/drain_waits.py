@@ -8,12 +8,14 @@ package/upgrade/upgrade_node.sh#command_pre_drain.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import node_notes, pod_evictions
+from virt_admit.forecasts.drain.control import kept_volumes
+from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import vm_states_times
@@ -23,27 +25,88 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD, PVC
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.machine_pools import DEPLOYMENT
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
+from virt_admit.model.remediation.machine_drain import Spared
 from virt_admit.model.scheduler.pods import FINISHED
-
-_PATIENCE: Final = timedelta(minutes=10)
-"""The attach controller of Kubernetes waits six minutes for a volume to be unmounted, then it is detached by force."""
 
 
 def with_kept_pods(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
     """Return the drains of all nodes with the pods for which Cluster API waits, although ``kubectl drain`` does not."""
     machines = cluster.cached(_drained_by_machine)
     rolled = driver is Driver.CLUSTER_API
+    nodes = (_without_spared(node, cluster, rolled=rolled) for node in plan.nodes)
     return replace(
-        plan, nodes=tuple(_with_kept(node, machines.get(node.name), cluster, rolled=rolled) for node in plan.nodes)
+        plan, nodes=tuple(_with_kept(node, machines.get(node.name), cluster, rolled=rolled) for node in nodes)
     )
+
+
+def _without_spared(node: NodePlan, cluster: Cluster, *, rolled: bool) -> NodePlan:
+    """Return the drain of a node without what only pods meet that Cluster API does not evict, such as their budgets."""
+    if not node.pods.blockers:
+        return node
+    names_spared = frozenset(pod.full_name for pod, _ in _spared(node.name, cluster, rolled=rolled))
+    if not names_spared:
+        return node
+    every, left = (
+        {
+            each.id
+            for each in pod_evictions.of_node(cluster, node.name, has_vms=bool(node.forecasts), spared=spared).blockers
+        }
+        for spared in (frozenset[str](), names_spared)
+    )
+    blockers = tuple(each for each in node.pods.blockers if each.id not in every - left)
+    return replace(node, pods=replace(node.pods, blockers=blockers))
+
+
+def _spared(node: str, cluster: Cluster, *, rolled: bool) -> Iterator[tuple[Object, Spared]]:
+    """Yield the pods of a node that a drain by its Machine does not evict, each with the reason."""
+    machine = cluster.cached(_machines).get(node)
+    if machine is None or not (machine.deleted or (rolled and DEPLOYMENT in machine.labels)):
+        return
+    for pod in entry(cluster, pod_evictions.by_node, node) or ():
+        found = machine_drain.spared(pod, machine, cluster)
+        if found is not None and not pod_evictions.is_left_alone(pod):
+            yield pod, found
+
+
+def _machines(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the Machine of Cluster API of each node."""
+    return {name: each for each in cluster.known(CAPI_MACHINE) if (name := machine_nodes.node_name(each, cluster))}
+
+
+def without_awaited(plan: Plan, pools: Sequence[Pool]) -> Plan:
+    """Return the drains in which a guard that ends when nodes are back is a wait, if the roll-out brings those nodes back.
+
+    If something keeps such a node from coming back, that is the stop, not the guard of the others.
+    """
+    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do)
+    return replace(plan, nodes=tuple(_without_awaited(node, updated) for node in plan.nodes))
+
+
+def _without_awaited(node: NodePlan, updated: Collection[str]) -> NodePlan:
+    pods = node.pods
+    passing = [each for each in pods.blockers if each.awaits and all(name in updated for name in each.awaits)]
+    if not passing:
+        return node
+    left = tuple(each for each in pods.blockers if each not in passing)
+    return replace(node, pods=replace(pods, blockers=left, passing=tuple(passing)))
+
+
+def awaited(plan: Plan) -> Iterator[str]:
+    """Yield which drains wait until other nodes are back."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for node in plan.nodes:
+        for each in node.pods.passing:
+            found.setdefault(each.awaits, []).append(f"{node.name} ({each.subject})")
+    for away, held in sorted(found.items()):
+        yield f"{names(away)} is back, and what guards it has ended, before the drain of {names(held)}"
 
 
 def _drained_by_machine(cluster: Cluster) -> Mapping[str, Object]:
@@ -54,11 +117,26 @@ def _drained_by_machine(cluster: Cluster) -> Mapping[str, Object]:
 
 
 def _with_kept(node: NodePlan, machine: Object | None, cluster: Cluster, *, rolled: bool) -> NodePlan:
+    node = _with_kept_volumes(node, cluster)
     if machine is None:
         return node
     kept = [pod for pod in _kept(machine, node.name, cluster, rolled=rolled) if _has_ended_long_ago(pod, cluster)]
     blockers = (*node.pods.blockers, *(_keeps(pod, machine, cluster) for pod in kept))
     return replace(node, pods=replace(node.pods, blockers=blockers))
+
+
+def _with_kept_volumes(node: NodePlan, cluster: Cluster) -> NodePlan:
+    """Return the drain of a node with the pod that keeps volumes for which the deletion of its Machine waits."""
+    machines = entry(cluster, _deleted, node.name) or ()
+    kept = next(filter(None, (kept_volumes.certain(each, node.name, cluster) for each in machines)), None)
+    if kept is None:
+        return node
+    pod, which = kept.pods[0], names(kept.volumes, 120)
+    waits = f"the deletion of Machine {kept.machine.full_name} waits without a limit{_since(kept.since, cluster, '')}"
+    reason = f"no drain ends it, and its volume {which} stays attached, for which {waits}"
+    remedy, cause = capital(kept.remedy), ProblemCause.VOLUME_KEPT
+    blocker = Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=cause)
+    return replace(node, pods=replace(node.pods, blockers=(*node.pods.blockers, blocker)))
 
 
 def _kept(machine: Object, node: str, cluster: Cluster, *, rolled: bool) -> Iterator[Object]:
@@ -72,7 +150,8 @@ def _kept(machine: Object, node: str, cluster: Cluster, *, rolled: bool) -> Iter
         if pod_evictions.is_left_alone(pod) or pod.deleted:
             continue
         drained = machine.deleted or (rolled and DEPLOYMENT in machine.labels)
-        if pod.full_name in named or (drained and machine_drain.waits_for_end(pod, machine, cluster)):
+        found = machine_drain.spared(pod, machine, cluster) if drained else None
+        if pod.full_name in named or (found is not None and found.waits):
             yield pod
 
 
@@ -91,14 +170,17 @@ _LONG: Final = timedelta(hours=1)
 def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
     """Return that a pod has ended and is there. No release up to 1.14 goes on then (kubernetes-sigs/cluster-api#12920)."""
     since = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster) or timedelta()
-    which = machine_drain.waits_for_end(pod, machine, cluster) or "a MachineDrainRule"
+    found = machine_drain.spared(pod, machine, cluster)
+    which = found.why if found is not None and found.waits else "a MachineDrainRule"
     reason = (
         f"it has ended {clock.duration(since)} ago ({pod.at('status', 'phase').text}), but Cluster API, which does not evict "
         f"it ({which}), waits until it is deleted, and no nodeDrainTimeout of Machine {machine.full_name} ends that"
     )
     owner = pod.controller
     job = f", or its Job {owner['name'].text}" if owner is not None and owner["kind"].text == "Job" else ""
-    remedy = typed(f"Delete this pod{job}, once its result and its log are not needed", about("delete", pod, POD))
+    delete = typed(f"Delete this pod{job}, once its result and its log are not needed", about("delete", pod, POD))
+    limit = f"set nodeDrainTimeout of Machine {machine.name}, after which its node is deleted with what is left on it"
+    remedy = f"{delete}; or, as a decision, {limit}"
     return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=ProblemCause.POD_KEPT)
 
 
@@ -135,6 +217,7 @@ def of_node(
             yield from _of_machine(machine, name, cluster)
             yield from _unexplained(machine, plan, cluster)
         yield from _not_completed(name, cluster, rolled=rolled)
+        yield from _left_behind(name, cluster, rolled=rolled)
     node = find(cluster, NODE, "", name)
     if node is not None:
         yield from node_notes.not_asked(node, cluster)
@@ -148,6 +231,16 @@ def _not_completed(name: str, cluster: Cluster, *, rolled: bool) -> Iterator[str
     if waiting and machine is not None:
         why = f"Cluster API waits for that, as Machine {machine.full_name} has no nodeDrainTimeout"
         yield f"when pod {names(waiting, 120)} of {name} completes and is deleted: {why}"
+
+
+def _left_behind(name: str, cluster: Cluster, *, rolled: bool) -> Iterator[str]:
+    """Yield which VMs Cluster API does not evict: nothing moves them before it deletes their node."""
+    for pod, found in _spared(name, cluster, rolled=rolled):
+        if not found.waits and pod_evictions.is_of_vm(pod):
+            yield (
+                f"whether anything moves pod {pod.full_name} before Cluster API, which does not evict it ({found.why}), "
+                f"deletes {name} with it"
+            )
 
 
 def _unexplained(machine: Object, plan: NodePlan | None, cluster: Cluster) -> Iterator[str]:
@@ -177,43 +270,45 @@ def _deleted(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 def _of_machine(machine: Object, node: str, cluster: Cluster) -> Iterator[str]:
     """Yield what the deletion of a Machine waits for: the owner of a hook, and volumes without a time limit."""
     hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
-    volumes, ending = (
-        clock.instant(since) for since in (machine_drain.volume_wait(machine), machine_drain.terminate_wait(machine))
-    )
+    ending = clock.instant(machine_drain.terminate_wait(machine))
     if hooks:
         yield f"when the owner removes the pre-drain hook {names(hooks, 120)} of Machine {machine.full_name}"
-    elif last and (ending is None or vm_states_times.is_older(ending, _PATIENCE, cluster)):
+    elif last and (ending is None or vm_states_times.is_older(ending, kept_volumes.PATIENCE, cluster)):
         which = f"the pre-terminate hook {names(last, 120)} of Machine {machine.full_name}"
         waits = _since(ending, cluster)
         yield f"when the owner removes {which}{f', which{waits}' if waits else ''}"
-    elif machine_drain.detach_timeout(machine) is None and vm_states_times.is_older(volumes, _PATIENCE, cluster):
-        attached = volume_attachments.attached(node, cluster)
-        which = f"volumes {names(attached, 120)}" if attached else "the volumes"
-        errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
-        why = f" ({cut(errors[0], 200)})" if errors else ""
-        users = _users(node, attached, cluster)
-        end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
-        yield (
-            f"when {which} of {node} are detached{why}: Machine {machine.full_name}{_since(volumes, cluster)}; "
-            f"{end}set its nodeVolumeDetachTimeout"
-        )
+    elif (kept := kept_volumes.of_machine(machine, node, cluster)) is not None:
+        yield from _volumes(kept, node, cluster)
 
 
-def _users(node: str, volumes: Sequence[str], cluster: Cluster) -> list[str]:
-    """Return the pods of a node that use these volumes: a drain leaves those of DaemonSets there."""
-    claims = [claim for claim in cluster.known(PVC) if claim.at("spec", "volumeName").text in volumes]
-    pods = (pod for claim in claims for pod in volume_attachments.users(claim.namespace, claim.name, cluster))
-    return sorted({pod.full_name for pod in pods if pod.at("spec", "nodeName").text == node})
+def _volumes(kept: KeptVolumes, node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield that the end of a wait for volumes is not known, unless it certainly has none."""
+    is_old = vm_states_times.is_older(kept.since, kept_volumes.PATIENCE, cluster)
+    if not is_old or kept_volumes.certain(kept.machine, node, cluster) is not None:
+        return
+    which = f"volumes {names(kept.volumes, 120)}" if kept.volumes else "the volumes"
+    errors = [volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)]
+    why = f" ({cut(errors[0], 200)})" if errors else ""
+    users = [pod.full_name for pod in kept.pods]
+    end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
+    yield (
+        f"when {which} of {node} are detached{why}: Machine {kept.machine.full_name}{_since(kept.since, cluster)}; "
+        f"{end}set its nodeVolumeDetachTimeout"
+    )
 
 
-def _since(began: datetime | None, cluster: Cluster) -> str:
+def _since(began: datetime | None, cluster: Cluster, words: str = " waits for that") -> str:
     age = vm_states_times.age(began, cluster)
-    return f" waits for that since {age}" if age else ""
+    return f"{words} since {age}" if age else ""
 
 
 def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
     """Yield which owners have to remove pre-drain hooks while Cluster API deletes the Machines that are left."""
     to_do = {node for pool in pools for node in pool.to_do}
+    for node, deletions in sorted(node_notes.held_deletions(cluster).items()):
+        if driver is not Driver.CLUSTER_API and node in to_do:
+            which = names(held.machine.full_name for held in deletions)
+            yield f"{node} is updated as any other node while the deletion of its Machine {which} waits for a hook"
     hooks: dict[str, list[str]] = {}
     for machine in cluster.known(CAPI_MACHINE) if driver is Driver.CLUSTER_API else ():
         if not machine.deleted and machine_nodes.node_name(machine, cluster) in to_do:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from virt_admit.forecasts.drain.control import kubevirt_updates
+from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
@@ -25,6 +27,7 @@ class Basis:
     begun: Sequence[PoolUpdate]
     limits: MigrationLimits
     node_minutes: int
+    plan: Plan
 
 
 def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> Iterator[str]:
@@ -38,9 +41,12 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
     yield from _without_api(basis.pools, cluster)
+    if (held := kubevirt_updates.held(cluster)) is not None:
+        yield f"{held.reason.removesuffix('. VMs run on')}, which stops no update of nodes"
     yield from upgrade_progress.rests_on(basis.begun)
     yield from rollouts.rests_on(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
+    yield from drain_waits.awaited(basis.plan)
 
 
 def _without_api(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

@@ -32,6 +32,7 @@ _LAUNCHER_TIMEOUT: Final = 359
 (cmd/virt-launcher/virt-launcher.go#waitForDomainUUID)."""
 _UNDER_WAY: Final = frozenset((State.RUNNING, State.PAUSED))
 _GIVEN_UP: Final = frozenset((State.UNSCHEDULABLE, State.TARGET_PENDING, State.BACKOFF, State.BLOCKED_BY_VOLUME))
+_TIMED: Final = _UNDER_WAY | _STARTING | _GIVEN_UP
 """States whose next step, at ``until``, is a migration from its beginning in the longest run."""
 
 
@@ -71,10 +72,13 @@ def remaining(node: NodePlan, pods: int, cluster: Cluster) -> Range | None:
 
 def _left(row: Forecast, cluster: Cluster) -> Range:
     """Return the seconds until a VM has left, once it has a place."""
-    state, current = row.state, clock.now(cluster)
+    state = row.state
     whole = durations.migration(row.vmi, row.target.pod.requests, cluster).seconds
     if state.state in _LEAVING:
         return Range(0, vm_downtime.START[1])
+    if state.state not in _TIMED:  # what reads the clock is judged again each minute
+        return whole
+    current = clock.now(cluster)
     if current is None:
         return whole
     wait = _seconds(state.until, current)

@@ -12,22 +12,41 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, CAPI_MHC, DAEMON_SET, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    CAPI_MHC,
+    DAEMON_SET,
+    MACHINE_DEPLOYMENT,
+    NODE,
+    POD,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import capital, count, names
-from virt_admit.model.node_updates import config_pool_updates, kured, machine_rollouts
+from virt_admit.model.node_updates import (
+    cluster_updates,
+    config_pool_updates,
+    kured,
+    machine_rollouts,
+    maintenance_updates,
+    talos_upgrades,
+    upgrade_plans,
+)
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import bare_metal, check_scope, control_plane, machine_starts, machines
+from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.control_plane import RebootRisk
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -59,9 +78,10 @@ READS: Final[Reads] = union(
     kured.READS,
     node_health.READS,
     pod_evictions.READS,
-    bare_metal.READS,
-    machine_starts.SLOW_READS,
-    {CAPI_MHC: (), CAPI_CLUSTER: ()},
+    machine_starts.SHORT_READS,
+    upgrade_plans.READS,
+    talos_upgrades.READS,
+    {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
 
@@ -106,10 +126,45 @@ def _reboot_risks(nodes: Iterable[str], coming_back: Collection[str], cluster: C
     yield from filter(None, (control_plane.reboot_risk(name, cluster, coming_back) for name in nodes))
 
 
-def of_release(update: ClusterUpdate) -> Obstacle | None:
+def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
     """Return why no pool gets the release that an administrator has asked for; None: nothing certainly holds it."""
     stop = update.stop
-    return Obstacle(stop.reason, stop.remedy, stop.id) if stop is not None else None
+    if stop is None:
+        return None
+    for pod, node in _without_node(update, cluster):
+        words, command = maintenance_updates.way_back(node)
+        reason = f"{stop.reason}. Its pod {pod.full_name} finds no node while {node.name} is cordoned"
+        return Obstacle(reason, typed(f"{capital(words)}, after which the update goes on by itself", command), stop.id)
+    return Obstacle(stop.reason, stop.remedy, stop.id)
+
+
+def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Object, Object]]:
+    """Yield the pods of the operators that an update waits for which start once a node is uncordoned, with that node."""
+    spaces = {space for each in update.operators for space in cluster_updates.spaces(each)}
+    for space in sorted(spaces):
+        for pod in sorted(cluster.known(POD, space), key=lambda pod: pod.name):
+            waits = pod.at("status", "phase").text == "Pending" and not pod.at("spec", "nodeName").text
+            node = unhealthy_pods.cordoned_for(pod, "", cluster) if waits else None
+            if node is not None:
+                yield pod, node
+
+
+def of_orders(cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why nodes are not updated although an administrator has ordered it: the order goes on only after a change."""
+    for each in cluster.cached(_standing_orders):
+        if each.certain:
+            yield Obstacle(each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order))
+
+
+def order_doubts(cluster: Cluster) -> Iterator[str]:
+    """Yield which orders to update nodes have not moved for long."""
+    yield from (
+        f"whether {each.reason}. {each.remedy}" for each in cluster.cached(_standing_orders) if not each.certain
+    )
+
+
+def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
+    return (*upgrade_plans.standing(cluster), *talos_upgrades.standing(cluster))
 
 
 def of_lock(cluster: Cluster) -> Iterator[Obstacle]:
@@ -169,7 +224,7 @@ class _ShortStart(NamedTuple):
 
     obstacle: Obstacle
     certain: bool
-    """Whether every Machine of which it is known took longer than the check allows."""
+    """Whether every Machine of which it is known took longer than the check allows, or the check has acted on new ones."""
 
 
 def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
@@ -194,32 +249,24 @@ def _is_idle(watch: WatchedNodes, cluster: Cluster) -> bool:
 
 
 def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]:
-    allowed = check.known_startup_time()
-    if not allowed or allowed < 0:
-        return
     try:
-        slow = machine_starts.too_slow(check.obj, cluster)
-        metal = bare_metal.reason(check.obj, cluster) if allowed < bare_metal.ENOUGH else ""
+        short = machine_starts.short_start(check.obj, cluster)
     except Unseen:  # of Machines or Nodes, without which nothing is known of the roll-out either
         return
-    if slow is None and not metal:
+    if short is None:
         return
-    enough = slow.enough if slow is not None else bare_metal.ENOUGH
-    took = (
-        f"Machines take up to {format_duration(slow.slowest)} here"
-        if slow is not None
-        else f"bare metal ({metal}) is slower"
-    )
     acts = "acts on" if check.template.present else "deletes"
+    sets = {each.name for each in cluster.known(CAPI_MACHINE_SET) if machine_pools.owner_key(each) == _key(deployment)}
+    undone = machine_starts.undone(check.obj, sets, cluster)
     reason = (
-        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} that "
-        f"has no node after {format_duration(allowed)}, in a loop: {took}"
+        f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of MachineDeployment {deployment.full_name} in a "
+        f"loop: {short.words}" + (f". It has done so with {names(undone)}" if undone else "")
     )
     remedy = typed(
-        f"Set its start-up time-out to {format_duration(enough)} or more", about("edit", check.obj, CAPI_MHC)
+        f"Set its start-up time-out to {format_duration(short.enough)} or more", about("edit", check.obj, CAPI_MHC)
     )
     found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))
-    yield _ShortStart(found, certain=slow is not None and slow.fastest > allowed)
+    yield _ShortStart(found, certain=short.certain or bool(undone))
 
 
 def _key(deployment: Object) -> tuple[str, str]:

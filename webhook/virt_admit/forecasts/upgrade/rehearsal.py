@@ -8,7 +8,6 @@ from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
-from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.placement.candidates import preemption
@@ -33,6 +32,7 @@ from virt_admit.forecasts.upgrade.savings import Saving
 from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
 from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
+from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.commands import about, typed
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -80,23 +80,6 @@ class Stop:
     """None: it is the consequence of another stop."""
     behind: tuple[ProblemId, ...] = ()
     """The problems that had to be taken as fixed to see it."""
-
-
-@dataclass(frozen=True, slots=True)
-class VmMoves:
-    """What happens to a VM during the upgrade."""
-
-    namespace: str
-    name: str
-    moves: int
-    """Migrations and restarts."""
-    outcome: VmOutcome
-    shutdowns: int = 0
-    """How often the guest is shut down."""
-    downtime: Downtime | None = None
-    """How long the guest is down in all. None: it cannot be determined."""
-    paused: Downtime | None = None
-    """How long migrations may pause the guest in all. None: it cannot be determined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +145,10 @@ def run(
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     by_load = [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]
     try:
-        pools = rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun)
-        pools = assumed_fixes.fixed_pools(pools, fixed)
+        pools = assumed_fixes.fixed_pools(
+            rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
+        )
+        plan = drain_waits.without_awaited(plan, pools)
         found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
@@ -208,7 +193,7 @@ def _unknown(
         None,
         (),
         (),
-        tuple(_vms(plan)),
+        tuple(vm_interruptions.unmoved(plan)),
         stops,
         (),
     )
@@ -277,7 +262,7 @@ def _simulated(
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
     certain = (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
     possible = False if certain else None if unseen else not stops
-    basis = Basis(driver, pools, tuple(begun), found, options.node_minutes)
+    basis = Basis(driver, pools, tuple(begun), found, options.node_minutes, plan)
     result = Rehearsal(
         driver,
         possible,
@@ -285,7 +270,7 @@ def _simulated(
         _range(*(run.seconds for run in runs)) if possible else None,
         tuple(estimate_basis.rests_on(basis, estimates.values(), cluster)),
         tuple(_waves(pools, low, high)),
-        tuple(_moved(plan, low, high, cluster)),
+        tuple(vm_interruptions.moved(plan, low, high, cluster)),
         stops,
         (),
     )
@@ -335,35 +320,6 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
 def _range(*seconds: int) -> Range:
     """Return the range of all runs; chance that is best at each step is not always best in the end."""
     return Range(min(seconds), max(seconds))
-
-
-def _moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
-    nodes = {row.vmi.full_name: node.name for node in plan.nodes for row in node.forecasts}
-    for row in _sorted(plan):
-        name = row.vmi.full_name
-        node = nodes[name]
-        moves = max(low.moves.get(name, 0), high.moves.get(name, 0))
-        away = high.ended[node] - high.started[node] if node in high.ended and node in low.ended else None
-        shutdowns = vm_interruptions.shutdowns(row, moves, reached=node in high.started)
-        yield VmMoves(
-            row.vmi.namespace,
-            row.vmi.name,
-            low.moves.get(name, 0),
-            row.outcome,
-            shutdowns,
-            vm_interruptions.downtime(row, shutdowns, away),
-            vm_interruptions.paused(row, moves, cluster),
-        )
-
-
-def _vms(plan: Plan) -> Iterator[VmMoves]:
-    """Yield the VMs of an upgrade of which it is not known how it goes."""
-    for row in _sorted(plan):
-        yield VmMoves(row.vmi.namespace, row.vmi.name, 0, row.outcome)
-
-
-def _sorted(plan: Plan) -> Sequence[Forecast]:
-    return sorted((row for node in plan.nodes for row in node.forecasts), key=lambda row: row.vmi.full_name)
 
 
 def _stops(plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Sequence[Outcome]) -> Iterator[Stop]:

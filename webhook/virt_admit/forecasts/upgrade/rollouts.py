@@ -24,10 +24,13 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE_SET,
     CAPI_MHC,
     CLUSTER_VERSION,
+    KUBERNETES_UPGRADE,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     MACHINE_DRAIN_RULE,
     NODE,
+    PLAN,
+    TALOS_UPGRADE,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -42,7 +45,6 @@ from virt_admit.model.node_updates import (
     sriov_drains,
     updaters,
 )
-from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause, problem_of
 
@@ -84,7 +86,7 @@ class Pool:
 _READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
     Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL, CLUSTER_VERSION),
     Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE, CAPI_MHC, MACHINE_DRAIN_RULE),
-    Driver.PLAIN: (),
+    Driver.PLAIN: (PLAN, TALOS_UPGRADE, KUBERNETES_UPGRADE),
 }
 """The kinds that each driver reads, besides Nodes."""
 _DECIDED_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
@@ -196,7 +198,15 @@ def _plain(
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
     capacity = _given(max_unavailable or "1", len(own))
     found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
-    held = (*harvester_waits.obstacles(begun, cluster), *pool_obstacles.of_lock(cluster)) if found.to_do else ()
+    held = (
+        (
+            *harvester_waits.obstacles(begun, cluster),
+            *pool_obstacles.of_lock(cluster),
+            *pool_obstacles.of_orders(cluster),
+        )
+        if found.to_do
+        else ()
+    )
     return replace(found, obstacle=next(iter(held), None))
 
 
@@ -218,8 +228,9 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
     if driver is Driver.MACHINE_CONFIG and waiting:
-        yield from filter(None, (cluster.cached(_release).doubt,))
+        yield from filter(None, (cluster_updates.release(cluster).doubt,))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
+    yield from pool_obstacles.order_doubts(cluster) if driver is Driver.PLAIN else ()
     if driver is Driver.CLUSTER_API:
         yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
 
@@ -265,7 +276,7 @@ def _machine_config(
     every: Sequence[Object], cluster: Cluster, max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
 ) -> Iterator[Pool]:
     known = cluster.known(MACHINE_CONFIG_POOL)
-    held = pool_obstacles.of_release(cluster.cached(_release))
+    held = pool_obstacles.of_release(cluster_updates.release(cluster), cluster)
     if held is not None:  # once, also where each pool has an obstacle of its own
         yield Pool("ClusterVersion", (), 1, held)
     for pool, own in machine_pools.members(known, every):
@@ -278,17 +289,10 @@ def _machine_config(
         yield Pool("no MachineConfigPool", (), 1, failing=refused)
 
 
-def _release(cluster: Cluster) -> ClusterUpdate:
-    """Return what holds the update of the cluster before its nodes."""
-    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
-    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
-    return cluster_updates.of_cluster(cluster, rolling=rolling)
-
-
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than one that selects them."""
     if driver is Driver.MACHINE_CONFIG:
-        yield from cluster.cached(_release).notes
+        yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
 

@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcom
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import no_target, quotas, virt_handlers
 from virt_admit.forecasts.placement.candidates import scheduler
+from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.upgrade import durations, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.rollouts import Pool
@@ -150,7 +151,8 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or bool(gather(quotas.refusals(row.vmi, cluster))[0])
-        failed = migration_failures.impossible_targets(row.vmi, cluster)
+        without_driver = [name for name, why in row.placement.refusals.items() if why.startswith(LACKS)]
+        failed = {*migration_failures.impossible_targets(row.vmi, cluster), *without_driver}
         if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed):
             return row.reason
     if found.cluster < 1 or found.node < 1:

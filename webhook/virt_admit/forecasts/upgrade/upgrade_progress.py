@@ -11,9 +11,9 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import harvester_upgrades
+from virt_admit.model.node_updates import harvester_upgrades, kured
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 
 
@@ -40,6 +40,8 @@ class UpgradeProgress:
     next: tuple[str, ...]
     """Those that are chosen as soon as the updater looks again."""
     waiting: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What the others wait for."""
 
     @property
     def total(self) -> int:
@@ -66,7 +68,8 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
         for name, update in every
         if update.phase in IN_FLIGHT
     )
-    return UpgradeProgress(in_phase(Phase.DONE), tuple(flying), in_phase(Phase.NEXT), in_phase(Phase.WAITING))
+    held = tuple(kured.words(cluster)) if any(update.kind == DAEMON_SET.kind for _, update in every) else ()
+    return UpgradeProgress(in_phase(Phase.DONE), tuple(flying), in_phase(Phase.NEXT), in_phase(Phase.WAITING), held)
 
 
 _WIDTH: Final = 80
@@ -99,7 +102,7 @@ def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"
 
 
-_ROLLED_OUT: Final = (MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, *harvester_upgrades.KINDS)
+_ROLLED_OUT: Final = (DAEMON_SET.kind, MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, *harvester_upgrades.KINDS)
 """What updates nodes by itself; a node in maintenance waits for its administrator."""
 
 

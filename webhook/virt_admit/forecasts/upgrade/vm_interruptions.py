@@ -1,12 +1,64 @@
-"""How often an upgrade shuts a guest down, and how long it is down or paused in all."""
+"""How often an upgrade moves a VM or shuts its guest down, and how long the guest is down or paused in all."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
 from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.vm_downtime import NONE, Downtime
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
+from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.instances import migration_timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class VmMoves:
+    """What happens to a VM during the upgrade."""
+
+    namespace: str
+    name: str
+    moves: int
+    """Migrations and restarts."""
+    outcome: VmOutcome
+    shutdowns: int = 0
+    """How often the guest is shut down."""
+    downtime: Downtime | None = None
+    """How long the guest is down in all. None: it cannot be determined."""
+    paused: Downtime | None = None
+    """How long migrations may pause the guest in all. None: it cannot be determined."""
+
+
+def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
+    """Yield the VMs of an upgrade with their moves in the shortest and the longest run."""
+    nodes = {row.vmi.full_name: node.name for node in plan.nodes for row in node.forecasts}
+    for row in _sorted(plan):
+        name = row.vmi.full_name
+        node = nodes[name]
+        moves = max(low.moves.get(name, 0), high.moves.get(name, 0))
+        away = high.ended[node] - high.started[node] if node in high.ended and node in low.ended else None
+        stopped = shutdowns(row, moves, reached=node in high.started)
+        yield VmMoves(
+            row.vmi.namespace,
+            row.vmi.name,
+            low.moves.get(name, 0),
+            row.outcome,
+            stopped,
+            downtime(row, stopped, away),
+            paused(row, moves, cluster),
+        )
+
+
+def unmoved(plan: Plan) -> Iterator[VmMoves]:
+    """Yield the VMs of an upgrade of which it is not known how it goes."""
+    for row in _sorted(plan):
+        yield VmMoves(row.vmi.namespace, row.vmi.name, 0, row.outcome)
+
+
+def _sorted(plan: Plan) -> Sequence[Forecast]:
+    return sorted((row for node in plan.nodes for row in node.forecasts), key=lambda row: row.vmi.full_name)
 
 
 def shutdowns(row: Forecast, moves: int, *, reached: bool) -> int:

@@ -71,6 +71,9 @@ class KeepingCluster(Cluster, Protocol):
     def keep(self, key: Hashable, compute: Callable[[Cluster], T]) -> T:
         """Return ``compute(self)``, kept by the key."""
 
+    def entry(self, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
+        """Return one entry of a mapping. Others may change without any effect."""
+
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
         """Return ``function(obj)`` of each known object of a kind, computed again only for those that changed."""
 
@@ -96,9 +99,7 @@ def keep(cluster: Cluster, key: Hashable, compute: Callable[[Cluster], T]) -> T:
 def entry(cluster: Cluster, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
     """Return one entry of a mapping that is derived from a cluster. Other entries may change without any effect."""
     keeping = _keeping(cluster)
-    if keeping is None:
-        return cluster.cached(function).get(key)
-    return keeping.keep((function, key), lambda cluster: cluster.cached(function).get(key))
+    return cluster.cached(function).get(key) if keeping is None else keeping.entry(function, key)
 
 
 class Entries(Mapping[K, T]):

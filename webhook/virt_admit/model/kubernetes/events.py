@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -24,28 +24,40 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
         cluster: the cluster.
     """
     known = cluster.cached(_warnings).get((obj.namespace or "default", obj.kind, obj.name), ())
-    recent = (event for event in known if since is None or (_time(event) or since) >= since)
+    recent = (event for event in known if since is None or (time_of(event) or since) >= since)
     found = next((event for event in recent if event["reason"].text == reason), None)
     return " ".join((found["message"].text or "").split()) if found is not None else ""
+
+
+def known(kind: str, reason: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the known events with this reason about objects of a kind."""
+    for event in cluster.known(EVENT):
+        if event["reason"].text == reason and event.at("involvedObject", "kind").text == kind:
+            yield event
+
+
+def newest_warnings(cluster: Cluster) -> list[Object]:
+    """Return all known warnings, the newest first."""
+    known = (event for event in cluster.known(EVENT) if event["type"].text == "Warning")
+    return sorted(known, key=_age, reverse=True)
 
 
 def _warnings(cluster: Cluster) -> Mapping[tuple[str, str, str], tuple[Object, ...]]:
     """Return the warnings by namespace, kind and name of what they are about, the newest first."""
     groups: dict[tuple[str, str, str], list[Object]] = {}
-    for event in cluster.known(EVENT):
+    for event in newest_warnings(cluster):
         about = event["involvedObject"]
-        if event["type"].text == "Warning":
-            key = about["namespace"].text or "default", about["kind"].text or "", about["name"].text or ""
-            groups.setdefault(key, []).append(event)
-    return {key: tuple(sorted(some, key=_age, reverse=True)) for key, some in groups.items()}
+        key = about["namespace"].text or "default", about["kind"].text or "", about["name"].text or ""
+        groups.setdefault(key, []).append(event)
+    return {key: tuple(some) for key, some in groups.items()}
 
 
 def _age(event: Object) -> tuple[str, str]:
-    found = _time(event)
+    found = time_of(event)
     return found.isoformat() if found is not None else "", event.name
 
 
-def _time(event: Object) -> datetime | None:
+def time_of(event: Object) -> datetime | None:
     """Return when an event last happened; a series counts in its own field."""
     times = (
         event.at("series", "lastObservedTime"),

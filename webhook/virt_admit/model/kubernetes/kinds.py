@@ -125,14 +125,7 @@ NM: Final = Kind(
     namespaced=False,
     entry="maintenance",
 )
-NM_KUBEVIRT: Final = Kind(
-    "nodemaintenance.kubevirt.io",
-    ("v1beta1",),
-    "nodemaintenances",
-    "NodeMaintenance",
-    namespaced=False,
-    entry="maintenance",
-)
+NM_KUBEVIRT: Final = NM._replace(group="nodemaintenance.kubevirt.io")
 SNR_TEMPLATE: Final = Kind(
     "self-node-remediation.medik8s.io",
     ("v1alpha1",),
@@ -161,6 +154,9 @@ MDR_TEMPLATE: Final = Kind(
     "MachineDeletionRemediationTemplate",
     entry="templates",
 )
+SNR: Final = Kind(SNR_TEMPLATE.group, ("v1alpha1",), "selfnoderemediations", "SelfNodeRemediation")
+FAR: Final = Kind(FAR_TEMPLATE.group, ("v1alpha1",), "fenceagentsremediations", "FenceAgentsRemediation")
+MDR: Final = Kind(MDR_TEMPLATE.group, ("v1alpha1",), "machinedeletionremediations", "MachineDeletionRemediation")
 NODE: Final = Kind(
     "",
     ("v1",),
@@ -289,6 +285,7 @@ MACHINE_DEPLOYMENT: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "ma
 METAL3_TEMPLATE: Final = Kind(
     "infrastructure.cluster.x-k8s.io", ("v1beta1",), "metal3remediationtemplates", "Metal3RemediationTemplate"
 )
+METAL3_REMEDIATION: Final = METAL3_TEMPLATE._replace(plural="metal3remediations", kind="Metal3Remediation")
 SERVICE: Final = Kind("", ("v1",), "services", "Service", not_at_admission=True)
 ENDPOINT_SLICE: Final = Kind(
     "discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice", numerous=True, not_at_admission=True
@@ -296,10 +293,10 @@ ENDPOINT_SLICE: Final = Kind(
 DEPLOYMENT: Final = Kind(
     "apps", ("v1",), "deployments", "Deployment", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
+DAEMON_SET: Final = Kind("apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True)
 STATEFUL_SET: Final = Kind(
     "apps", ("v1",), "statefulsets", "StatefulSet", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
-DAEMON_SET: Final = Kind("apps", ("v1",), "daemonsets", "DaemonSet", snapshot_filtered=True, not_at_admission=True)
 REPLICA_SET: Final = Kind(
     "apps", ("v1",), "replicasets", "ReplicaSet", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
@@ -328,6 +325,13 @@ CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "mach
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
 UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)
+PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
+TALOS_UPGRADE: Final = Kind(
+    "tuppr.home-operations.com", ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False
+)
+KUBERNETES_UPGRADE: Final = TALOS_UPGRADE._replace(plural="kubernetesupgrades", kind="KubernetesUpgrade")
+SUBSCRIPTION: Final = Kind("operators.coreos.com", ("v1alpha1",), "subscriptions", "Subscription")
+INSTALL_PLAN: Final = Kind("operators.coreos.com", ("v1alpha1",), "installplans", "InstallPlan")
 VOLUME_ATTACHMENT: Final = Kind(
     "storage.k8s.io",
     ("v1",),

@@ -58,6 +58,25 @@ def bundles(obj: Object) -> Iterator[Bundle]:
                 yield Bundle(field, *validity)
 
 
+def served_expired(service: Object) -> str:
+    """Return what the API server says of the certificate that an APIService serves, once it has expired; empty: it does not.
+
+    The API server asks its APIServices all the time
+    (kube-aggregator: pkg/controllers/status/remote/remote_available_controller.go#sync).
+    """
+    available = service.condition("Available")
+    said = available["message"].text or ""
+    if available["status"].text != "False" or _EXPIRED not in said:
+        return ""
+    end = _END.search(said)
+    return f"that ended on {end[1]}" if end is not None else "that has expired or is not valid yet"
+
+
+_EXPIRED: Final = "x509: certificate has expired"
+_END: Final = re.compile(r" is after (\d{4}-\d\d-\d\d)T")
+"""Of Go's crypto/x509.CertificateInvalidError."""
+
+
 def expiry(cluster: Cluster) -> dict[tuple[str, str], float]:
     """Return when the first bundle of each known object ends, in seconds since 1970, by kind and name."""
     ends: dict[tuple[str, str], float] = {}

@@ -17,22 +17,39 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
+from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, names
-from virt_admit.model.node_updates import update_acknowledgements
+from virt_admit.model.node_updates import (
+    config_pool_updates,
+    incompatible_operators,
+    update_acknowledgements,
+    updaters,
+)
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
+_RELATED: Final = "status.relatedObjects"
 READS: Final[Reads] = union(
     clock.READS,
+    config_pool_updates.READS,
+    incompatible_operators.READS,
     {
+        MACHINE_CONFIG_POOL: ("spec.paused",),
         CLUSTER_VERSION: (),
-        CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason", "status.versions"),
+        CLUSTER_OPERATOR: (
+            *CONDITIONS,
+            "status.conditions.message",
+            "status.conditions.reason",
+            "status.versions",
+            _RELATED,
+        ),
     },
 )
 
+NAME: Final = "version"
+"""The name of the only ClusterVersion."""
 _NODES: Final = "machine-config"
 """The ClusterOperator that updates the nodes."""
 _PATIENCE: Final = timedelta(minutes=30)
@@ -49,11 +66,24 @@ class ClusterUpdate(NamedTuple):
     """Why it cannot be determined whether it reaches the nodes; empty: nothing speaks against it."""
     notes: tuple[str, ...] = ()
     """What the update of the nodes rests on."""
+    operators: tuple[Object, ...] = ()
+    """The operators for which ``stop`` waits."""
+
+
+def release(cluster: Cluster) -> ClusterUpdate:
+    """Return what holds the update of the cluster before its nodes."""
+    return cluster.cached(_release)
+
+
+def _release(cluster: Cluster) -> ClusterUpdate:
+    paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
+    rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
+    return of_cluster(cluster, rolling=rolling)
 
 
 def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
     """Return what holds the update of a cluster. ``rolling``: its nodes are being updated already, which goes on."""
-    version = find(cluster, CLUSTER_VERSION, "", "version")
+    version = find(cluster, CLUSTER_VERSION, "", NAME)
     if version is None:
         return ClusterUpdate()
     target = _asked(version)
@@ -128,6 +158,7 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
         return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
     refusing = _operators(cluster, "Upgradeable", "False")
     acknowledge = update_acknowledgements.remedy(words, version, cluster)
+    acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
     if acknowledge or not refusing:
         return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
     which = names((each.name for each in refusing), 120)
@@ -157,7 +188,8 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
     if failing["status"].text == "True" and reached is False and _lasts(failing, cluster):
         reason = f"ClusterVersion {version.name}: {why}, and the nodes come after it: {_cut(said)}"
         problem = problem_of(ProblemCause.UPDATE_FAILING, version)
-        return ClusterUpdate(Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem))
+        stop = Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem)
+        return ClusterUpdate(stop, operators=tuple(each for each, _ in sick))
     if failing["status"].text in ("True", "Unknown"):
         return ClusterUpdate(doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}")
     progress = f": {cut(_words(progressing), 200)}" if _words(progressing) else ""
@@ -191,6 +223,12 @@ def _before_the_next(version: Object, cluster: Cluster) -> Iterator[str]:
     if sick:
         which = names((f"{each.name}, which {state}" for each, state in sick), 120)
         yield f"the update gets past ClusterOperator {which}: it comes before the nodes"
+
+
+def spaces(operator: Object) -> frozenset[str]:
+    """Return the namespaces of an operator, in which its pods run: those that it names, else the usual one."""
+    named = (each for each in operator.at("status", "relatedObjects").items() if each["resource"].text == "namespaces")
+    return frozenset(filter(None, (each["name"].text for each in named))) or frozenset((f"openshift-{operator.name}",))
 
 
 # --- conditions ----------------------------------------------------------------------------------------------------

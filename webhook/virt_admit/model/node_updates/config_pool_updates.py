@@ -87,10 +87,19 @@ def failure(node: Object) -> str | None:
 def degraded(pool: Object) -> str:
     """Return what a MachineConfigPool reports as an error; empty: none. The condition Degraded alone has no words."""
     said = [found for kind in _ERRORS if (found := pool.condition(kind))["status"].text == "True"]
-    texts = (each["message"].text or each["reason"].text for each in said)
+    texts = (_unquoted(each["message"].text or each["reason"].text or "") for each in said)
     return next(filter(None, texts), "see its conditions") if said else ""
 
 
+def _unquoted(text: str) -> str:
+    """Return what one node reports without the quotes around it (pkg/controller/node/status.go): it may hold quotes."""
+    subject, reports, said = text.partition(_REPORTS)
+    if not reports or _REPORTS in said or said[:1] + said[-1:] != '""':
+        return text
+    return f"{subject}{reports}{said[1:-1]}".replace('\\"', '"')
+
+
+_REPORTS: Final = " is reporting: "
 _ERRORS: Final = ("NodeDegraded", "RenderDegraded", "Degraded")
 
 

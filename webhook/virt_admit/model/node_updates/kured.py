@@ -1,14 +1,18 @@
-"""kured, which reboots one node after the other: the lock that it holds for one of them.
+"""kured, which drains and reboots the nodes that ask for it one after the other, and its lock.
 
-The lock is an annotation of its DaemonSet. A node that holds it and no longer exists keeps it, unless it has a time to live.
-Source: kubereboot/kured:pkg/daemonsetlock/daemonsetlock.go#lockAnnotationValue #Acquire, :cmd/kured/main.go.
+Its pods write the lock into an annotation of their DaemonSet. The pod of the node that has it drains that node. It keeps the
+lock until the node is back, or until its drain fails, which needs a drain time-out. A node that was deleted meanwhile keeps
+it, unless the lock has a time to live. Sources: kubereboot/kured:
+pkg/daemonsetlock/daemonsetlock.go#Acquire, #ttlExpired; cmd/kured/main.go#rebootAsRequired.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
@@ -16,52 +20,129 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 
-_LOCK: Final = "weave.works/kured-node-lock"
+LOCK: Final = "weave.works/kured-node-lock"
+"""The annotation of the DaemonSet; a flag of kured can name another one."""
+_NEEDED: Final = "weave.works/kured-most-recent-reboot-needed"
+"""The annotation of a node with the time from which it needs a reboot. It stays. kured writes it if a flag says so."""
+
 _BEGUN: Final = "weave.works/kured-reboot-in-progress"
+"""The annotation of a node that kured is to reboot, until it has."""
 
 READS: Final[Reads] = union(
     clock.READS,
     {
-        DAEMON_SET: (f"metadata.annotations.{_LOCK}",),
-        NODE: (f"metadata.annotations.{_BEGUN}", "spec.unschedulable"),
+        DAEMON_SET: (f"metadata.annotations.{LOCK}",),
+        NODE: (
+            f"metadata.annotations.{_NEEDED}",
+            f"metadata.annotations.{_BEGUN}",
+            "spec.unschedulable",
+            "status.conditions",
+        ),
     },
 )
+"""The fields that say what kured does."""
 
 
-class Lock(NamedTuple):
-    """The lock of one kured."""
+class RebootLock(NamedTuple):
+    """A node that kured reboots now, while the others wait."""
 
     daemon: Object
     node: str
-    """Its holder."""
     since: datetime | None
+    until: datetime | None
+    """When the lock expires. None: it does not, or that is not known."""
     expires: bool
     """Whether it may end by its time to live."""
 
 
-def locks(cluster: Cluster) -> tuple[Lock, ...]:
-    """Return the locks that nodes hold, as far as the DaemonSets are known."""
+def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
+    """Return the locks that are held, by node. A value that kured does not write counts for nothing."""
     return cluster.cached(_locks)
 
 
-def _locks(cluster: Cluster) -> tuple[Lock, ...]:
-    daemons = sorted(cluster.known(DAEMON_SET), key=lambda each: each.full_name)
-    found = (_lock(daemon) for daemon in daemons if _LOCK in daemon.annotations)
-    return tuple(lock for lock in found if lock is not None)
+def _locks(cluster: Cluster) -> tuple[RebootLock, ...]:
+    now = clock.now(cluster)
+    daemons = (each for each in cluster.known(DAEMON_SET) if LOCK in each.annotations)
+    found = (lock for daemon in daemons for lock in _of_daemon(daemon))
+    held = (lock for lock in found if lock.until is None or now is None or lock.until > now)
+    return tuple(sorted(held, key=lambda lock: lock.node))
 
 
-def _lock(daemon: Object) -> Lock | None:
+def _of_daemon(daemon: Object) -> Iterator[RebootLock]:
     try:
-        said = json.loads(daemon.annotations[_LOCK])
+        value = json.loads(daemon.annotations[LOCK])
     except ValueError:
-        return None
-    if not isinstance(said, dict) or not isinstance(said.get("nodeID"), str) or not said["nodeID"]:
-        return None
-    since = clock.instant(said.get("created") if isinstance(said.get("created"), str) else None)
-    nanoseconds = said.get("TTL")
-    return Lock(daemon, said["nodeID"], since, expires=not isinstance(nanoseconds, int) or nanoseconds > 0)
+        return
+    several = value.get("locks") if isinstance(value, dict) else None
+    for each in several if isinstance(several, list) else [value]:
+        if isinstance(each, dict) and isinstance(each.get("nodeID"), str) and each["nodeID"]:
+            yield _lock(daemon, each)
+
+
+def _lock(daemon: Object, value: dict[str, Any]) -> RebootLock:
+    created, lasts = value.get("created"), value.get("TTL")
+    since = clock.instant(created) if isinstance(created, str) else None
+    until = None
+    if isinstance(lasts, int) and 0 < lasts < _LONGEST and since is not None:
+        with contextlib.suppress(OverflowError):
+            until = since + timedelta(microseconds=lasts // 1000)
+    return RebootLock(daemon, value["nodeID"], since, until, expires=not isinstance(lasts, int) or lasts > 0)
+
+
+_LONGEST: Final = 2**63
+"""A Go duration: nanoseconds in 64 bits."""
+
+
+def updates(cluster: Cluster) -> dict[str, NodeUpdate]:
+    """Return what kured does to the nodes that have a lock: one that is not cordoned is not drained yet, or is back."""
+    found = {}
+    for lock in locks(cluster):
+        node = find(cluster, NODE, "", lock.node)
+        if node is not None and node.at("spec", "unschedulable").boolean:
+            ready = node.condition("Ready")["status"].text == "True"
+            phase = Phase.DRAINING if ready else Phase.REBOOTING
+            found[lock.node] = NodeUpdate(DAEMON_SET.kind, lock.daemon.name, phase, lock.since, exact=ready)
+    return found
+
+
+def waiting(cluster: Cluster) -> tuple[str, ...]:
+    """Return the nodes that certainly wait for a lock, as far as kured marks nodes: they need a reboot and had none since."""
+    held = {lock.node for lock in locks(cluster)}
+    return tuple(sorted(node.name for node in cluster.known(NODE) if held and node.name not in held and _waits(node)))
+
+
+def _waits(node: Object) -> bool:
+    needed = clock.instant(node.annotations.get(_NEEDED))
+    ready = clock.instant(node.condition("Ready")["lastTransitionTime"].text)
+    return needed is not None and ready is not None and ready < needed
+
+
+def words(cluster: Cluster) -> Iterator[str]:
+    """Yield which lock the nodes that are still to be rebooted wait for, and when it ends."""
+    left = waiting(cluster)
+    who = f"{names(left)} wait{'s' * (len(left) == 1)}" if left else "Other nodes that need a reboot wait"
+    now = clock.now(cluster)
+    for lock in locks(cluster):
+        age = now - lock.since if lock.since is not None and now is not None else None
+        since = f" for {clock.duration(age)}" if age is not None else ""
+        ends = (
+            f"expires at {clock.stamp(lock.until)}"
+            if lock.until is not None
+            else "does not expire, as --lock-ttl is not set"
+            if not lock.expires
+            else "may expire"
+        )
+        yield (
+            f"{who} for the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}. kured goes on by "
+            f"itself once {lock.node} is empty. Its lock {ends}"
+        )
+
+
+# --- a lock that is never given up -----------------------------------------------------------------------------------
 
 
 def reboots(node: Object, cluster: Cluster) -> bool:
@@ -88,7 +169,7 @@ def hold(cluster: Cluster) -> Hold | None:
 class Hold(NamedTuple):
     """A lock whose holder does not exist, and which never expires."""
 
-    lock: Lock
+    lock: RebootLock
     waiting: tuple[str, ...]
     """The nodes that are to be rebooted."""
 
@@ -98,7 +179,7 @@ class Hold(NamedTuple):
         age = current - self.lock.since if current is not None and self.lock.since is not None else None
         since = f" for {_days(age)}" if age is not None else ""
         return (
-            f"kured reboots no node: {self.lock.node}, which does not exist, has held its lock{since} (annotation {_LOCK} of "
+            f"kured reboots no node: {self.lock.node}, which does not exist, has held its lock{since} (annotation {LOCK} of "
             f"DaemonSet {daemon.full_name}), and the lock has no time to live. {names(self.waiting)} "
             f"{'wait' if len(self.waiting) > 1 else 'waits'} for a reboot, and that does not end by itself"
         )
@@ -107,7 +188,7 @@ class Hold(NamedTuple):
     def remedy(self) -> str:
         """What ends it, with a command."""
         where = ("-n", self.lock.daemon.namespace)
-        release = shell("kubectl", "annotate", "daemonset", argument(self.lock.daemon.name), *where, f"{_LOCK}-")
+        release = shell("kubectl", "annotate", "daemonset", argument(self.lock.daemon.name), *where, f"{LOCK}-")
         return typed(
             f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this gives the lock up",
             release,

@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
+    kured,
     machine_rollouts,
     maintenance_updates,
     sriov_drains,
@@ -24,6 +25,7 @@ READS: Final = union(
     maintenance_updates.READS,
     harvester_upgrades.READS,
     sriov_drains.READS,
+    kured.READS,
 )
 """The fields that say what updates a node."""
 
@@ -37,7 +39,7 @@ def _of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     found: dict[str, NodeUpdate] = {}
     for pool in (*config_pools(cluster), *machine_deployments(cluster), *of_harvester(cluster)):
         found |= {node: update for node, update in pool.nodes.items() if pool.in_flight or update.phase in IN_FLIGHT}
-    for node, update in cluster.cached(maintenance_updates.of_maintenances).items():
+    for node, update in maintenances(cluster).items():
         if node not in found or found[node].phase not in IN_FLIGHT:
             found[node] = update
     return found
@@ -72,8 +74,12 @@ def has_failed(cluster: Cluster) -> bool:
 
 
 def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
-    """Return the maintenance of each node that has one."""
-    return cluster.cached(maintenance_updates.of_maintenances)
+    """Return the maintenance of each node that has one, or its reboot by kured."""
+    return cluster.cached(_maintenances)
+
+
+def _maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
+    return {**kured.updates(cluster), **maintenance_updates.of_maintenances(cluster)}
 
 
 def phases(cluster: Cluster) -> Mapping[tuple[str, str], int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
@@ -63,29 +64,36 @@ def is_held(machine: Object) -> bool:
     return machine.deleted and any((hook["name"].text, hook["owner"].text) == _HOOK for hook in hooks)
 
 
-def replacement(machine: Object, cluster: Cluster) -> str:
-    """Return how the Machine comes that replaces one which is held: etcd lets the old one go after that has joined."""
+def held_nodes(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes that must not be drained: their Machines are held as members of etcd."""
+    return frozenset(machine_nodes.node_name(each, cluster) for each in cluster.known(MACHINE) if is_held(each))
+
+
+def replacement(machine: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return how the Machine comes that replaces one which is held, and what to do for that.
+
+    etcd lets the old one go after the new one has joined. Until then its node may be updated and rebooted as any other.
+    """
     joins = "The owner removes it after a replacement Machine has joined etcd, whose quorum it guards"
     never = "so nothing makes that Machine, and this wait does not end by itself"
-    leave = "Do not drain the node, and do not remove the hook"
+    leave = "A drain by hand does not help, and the hook must stay"
     by_hand = "create a control-plane Machine by hand"
     found = next((each for each in cluster.known(CONTROL_PLANE_SET) if each.namespace == machine.namespace), None)
     made = _replacements(machine, found, cluster)
     if made:
-        return typed(f"{joins}: {names(made)} may do that. {leave}", about("describe", machine, MACHINE))
+        return f"{joins}: {names(made)} may do that", typed(leave, about("describe", machine, MACHINE))
     if found is None:
         unread = any(True for _ in more_may_exist(cluster, CONTROL_PLANE_SET))
         kind = CONTROL_PLANE_SET.kind
         why = f"Only a {kind} that is Active makes that Machine" if unread else f"No {kind} exists, {never}"
-        return f"{joins}. {why}. {leave}: {by_hand}."
+        return f"{joins}. {why}", f"{leave}: {by_hand}."
     known = f"{joins}. {CONTROL_PLANE_SET.kind} {found.name}"
     if found.at("spec", "state").text == "Active":
-        return typed(
-            f"{known} makes that Machine. {leave}. See its status", about("describe", found, CONTROL_PLANE_SET)
-        )
+        see = typed("See its status", about("describe", found, CONTROL_PLANE_SET))
+        return f"{known} makes that Machine", f"{leave}. {see}"
     activate = merge_patch(CONTROL_PLANE_SET, found.name, found.namespace, {"spec": {"state": "Active"}})
     do = f"Check its template and activate it, which is for good, or {by_hand}"
-    return f"{known} is Inactive, {never}. {leave}. {typed(do, activate)}"
+    return f"{known} is Inactive, {never}", f"{leave}. {typed(do, activate)}"
 
 
 def _replacements(machine: Object, own: Object | None, cluster: Cluster) -> list[str]:

@@ -92,11 +92,11 @@ class LeftTaint(NamedTuple):
 def left(node: Object, cluster: Cluster) -> LeftTaint | None:
     """Return the taint of fencing that ends the pods of a node although it reports; None: there is none."""
     ready = node.condition("Ready")
-    back = clock.since(ready["lastTransitionTime"].text, cluster)
-    if ready["status"].text != "True" or back is None or back < _SETTLED:
-        return None
     every = tuple(filter(_fences, node.at("spec", "taints").items()))
-    if not every:
+    if ready["status"].text != "True" or not every:
+        return None  # before a look at the clock: what reads it is judged again each minute
+    back = clock.since(ready["lastTransitionTime"].text, cluster)
+    if back is None or back < _SETTLED:
         return None
     return LeftTaint(every[0], every[0]["key"].text or "", int(back.total_seconds() // 60), every)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, kinds, selectors
@@ -177,22 +177,34 @@ def reported_pods(words: str) -> list[str]:
     return _POD.findall(words.partition("After above Pods have been removed")[0])
 
 
-def waits_for_end(pod: Object, machine: Object, cluster: Cluster) -> str:
-    """Return what makes Cluster API leave a pod alone and wait for it; empty: nothing does.
+class Spared(NamedTuple):
+    """Why Cluster API does not evict a pod."""
+
+    waits: bool
+    """Whether it waits until the pod has completed and is deleted. False: it leaves the pod to the end of the node."""
+    why: str
+    """``label cluster.x-k8s.io/drain=skip`` or ``MachineDrainRule fleet/batch``."""
+
+
+def spared(pod: Object, machine: Object, cluster: Cluster) -> Spared | None:
+    """Return why a drain by Cluster API does not evict a pod; None: it does.
 
     The label of the pod decides, else the first rule by its name (filters.go#drainLabelFilter #machineDrainRulesFilter).
     """
     value = pod.labels.get(WAIT_LABEL, "")
-    match value.replace("-", "", 1).lower():
-        case "waitcompleted":
-            return f"label {WAIT_LABEL}={value}"
-        case "skip":
-            return ""
+    waits = value.replace("-", "", 1).lower() == _WAIT
+    if waits or value.lower() == _SKIP:
+        return Spared(waits, f"label {WAIT_LABEL}={value}")
     rules = sorted(cluster.known(MACHINE_DRAIN_RULE), key=lambda rule: rule.name)
     own = (rule for rule in rules if rule.namespace == machine.namespace and _is_of(rule, machine, cluster))
     first = next((rule for rule in own if _selects(rule, pod, cluster)), None)
-    waits = first is not None and first.at("spec", "drain", "behavior").text == "WaitCompleted"
-    return f"MachineDrainRule {first.full_name}" if first is not None and waits else ""
+    behavior = (first.at("spec", "drain", "behavior").text or "").lower() if first is not None else ""
+    if first is None or behavior not in (_SKIP, _WAIT):
+        return None
+    return Spared(behavior == _WAIT, f"MachineDrainRule {first.full_name}")
+
+
+_SKIP, _WAIT = "skip", "waitcompleted"
 
 
 def _is_of(rule: Object, machine: Object, cluster: Cluster) -> bool:

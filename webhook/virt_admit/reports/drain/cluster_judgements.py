@@ -49,9 +49,9 @@ class ClusterJudgements(Judgements):
         """Return the plan of the drains of all nodes."""
         return self.view.cached(drain_plan.plan)
 
-    def page(self) -> Page:
-        """Return the page of that plan."""
-        return self.view.cached(_page)
+    def page(self) -> Callable[[], Page]:
+        """Return what makes the page of that plan, at any later time and in any thread."""
+        return partial(html.page, self.plan(), self.view.cached(html.placed))
 
     def seconds(self) -> Mapping[str, Range]:
         """Return how long a drain of each node lasts from now, as far as it ends."""
@@ -62,7 +62,7 @@ class ClusterJudgements(Judgements):
         nodes = {each.name: report.node_report(each) for each in self.plan().nodes}
         expected = {each.name: report.node_report(each) for each in full.plan().nodes}
         wrong = sorted(name for name in nodes.keys() | expected.keys() if nodes.get(name) != expected.get(name))
-        others = (self.page() != full.page()) + (self.seconds() != full.seconds())
+        others = (self.page()() != full.page()()) + (self.seconds() != full.seconds())
         number = len(wrong) + differences(self.report(), full.report()) + others
         if number:
             log.error("judgements were not up to date", extra={"number": number, "nodes": wrong})
@@ -78,10 +78,6 @@ def changed_nodes(changes: Changes) -> list[str]:
         if before is not None and after is not None
         if not identical(steady(NODE, before.data), steady(NODE, after.data))
     ]
-
-
-def _page(cluster: Cluster) -> Page:
-    return html.page(cluster.cached(drain_plan.plan), cluster)
 
 
 def _seconds(cluster: Cluster) -> Mapping[str, Range]:

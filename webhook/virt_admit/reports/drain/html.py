@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
+from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
@@ -67,11 +68,18 @@ _FEWEST_MEMORY: Final = 4
 _YES: Final = {True: "yes", False: "no", None: "unknown"}
 
 
-def page(plan: Plan, cluster: Cluster | None, evidence: Iterable[tuple[str, str]] = (), subject: str = "") -> Page:
-    """Return the page of a plan. Without a cluster it has no picture of memory."""
+def placed(cluster: Cluster) -> SchedulerSnapshot:
+    """Return the nodes and what their pods request, for the picture of memory."""
+    return candidates.scheduler(cluster).state
+
+
+def page(
+    plan: Plan, state: SchedulerSnapshot | None, evidence: Iterable[tuple[str, str]] = (), subject: str = ""
+) -> Page:
+    """Return the page of a plan. Without ``placed`` it has no picture of memory. It reads no cluster."""
     figures = [_squares(plan)] if any(node.forecasts for node in plan.nodes) else []
-    if cluster is not None:
-        figures += _memory(plan, cluster)
+    if state is not None:
+        figures += _memory(plan, state)
     return Page(
         title="Drain" if len(plan.nodes) != 1 else f"Drain of {plan.nodes[0].name}",
         subject=subject,
@@ -157,13 +165,12 @@ def _parts(node: NodePlan) -> tuple[svg.BarPart, ...]:
 # --- memory ------------------------------------------------------------------------------------------------------
 
 
-def _memory(plan: Plan, cluster: Cluster) -> list[Figure]:
+def _memory(plan: Plan, state: SchedulerSnapshot) -> list[Figure]:
     """Return the memory of the nodes before and after a drain: of the named node, or of the fullest of all."""
     open_nodes = [node for node in plan.nodes if node.forecasts]
     if not open_nodes:
         return []
     node = max(open_nodes, key=lambda one: (_leaving(one), one.name))
-    state = candidates.scheduler(cluster).state
     after = _after(node)
     touched = sorted((name for name in after if name != node.name), key=lambda name: (-after[name], name))
     untouched = (name for name in sorted(state.nodes) if name not in after)

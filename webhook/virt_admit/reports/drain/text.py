@@ -38,7 +38,7 @@ def text(result: Plan, now: datetime | None = None) -> str:
 
 def _ready(result: Plan) -> str:
     """Return which nodes can be drained now: the first question of an administrator."""
-    ready = sorted(node.name for node in result.nodes if node.drainable)
+    ready = sorted(node.name for node in result.nodes if node.drainable and not node.is_guarded)
     if not ready:
         return "No node can certainly be drained now."
     more = f" and {len(ready) - _MOST_READY} more" if len(ready) > _MOST_READY else ""
@@ -52,7 +52,9 @@ def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(forecast.outcome for forecast in node.forecasts)
     outcomes = ", ".join(_counted(counts[outcome], outcome) for outcome in VmOutcome if counts[outcome])
-    return f"node {node.name}{state}: {vms(len(node.forecasts), node.unseen)}{': ' if outcomes else ''}{outcomes}"
+    later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
+    number = vms(len(node.forecasts), node.unseen)
+    return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
 
 
 def _counted(number: int, outcome: VmOutcome) -> str:
@@ -65,7 +67,10 @@ def _answer(node: NodePlan) -> str:
     """Return whether a drain that starts now ends: what the exit code says."""
     if node.drainable is None:
         return f"It cannot be determined whether a drain of {name(node.name)} ends."
-    return f"A drain of {name(node.name)} {'ends' if node.drainable else 'does not end'}."
+    if node.drainable and node.is_guarded:
+        return f"A drain of {name(node.name)} would end, but do not start it: see the note about its Machine."
+    empty = " It has nothing to evict." if node.drainable and node.is_empty else ""
+    return f"A drain of {name(node.name)} {'ends' if node.drainable else 'does not end'}.{empty}"
 
 
 def _state(row: Forecast, now: datetime | None) -> str:

@@ -6,6 +6,8 @@ from virt_admit.forecasts.drain.vm_events import EventForecast, VmEvent
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage
+from virt_admit.forecasts.outage.time_parts import Seconds
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -26,8 +28,15 @@ def of_vm(vmi: Object, outage: Outage) -> LostVm:
 def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     """Return the loss as one of the events of a VM."""
     doubts = vm.unseen or (outage.unseen if vm.outcome is LossOutcome.UNKNOWN else ())
-    now = " from now" if vm.from_now else ""
-    when = f"; it runs again after {period(vm.at)}{now}" if vm.at is not None else ""
+    when = f"; it runs again {_when(vm, vm.at, cluster)}" if vm.at is not None else ""
     hand = f"; by hand after {period(vm.by_hand)}" if vm.by_hand is not None and vm.at is None else ""
-    since = "its node is lost already: " if node_health.silence_now(vm.node, cluster) else ""
+    since = "its node is lost already: " if virt_handlers.is_lost(cluster, vm.node) else ""
     return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))
+
+
+def _when(vm: LostVm, at: Seconds, cluster: Cluster) -> str:
+    """Return when a VM runs again: after a loss that may come, after one that has come, or from now."""
+    if vm.from_now:
+        return f"after {period(at)} from now"
+    silent = node_health.silent_for(vm.node, cluster)
+    return f"{period(at)} after that loss ({vm.node} {silent})" if silent else f"after {period(at)}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from virt_admit.model.commands import about, json_patch, kubectl, virtctl
+from virt_admit.model.commands import about, json_patch, kubectl, shell, virtctl
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
+from virt_admit.rule import Action
 
 
 def command(row: ReportRow) -> str:
@@ -17,6 +19,8 @@ def command(row: ReportRow) -> str:
     obj, kind = row.result.obj, row.result.request.kind
     if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
         return ""
+    if row.command:
+        return row.command
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.rule in _HANG_DRAINS:
@@ -27,12 +31,15 @@ def command(row: ReportRow) -> str:
         ):  # its VM has the other strategy, from its next start on
             return virtctl("restart", obj.name, obj.namespace)
         return shut_down_by_drains(obj, "LiveMigrateIfPossible") or _default(obj, kind)
+    if row.rule == _OUTDATED and row.action is Action.AUDIT:  # the update goes on by itself
+        return shell("kubectl", "get", "vmi", "--all-namespaces", "-l", vmis.OUTDATED)
     cause = row.problem.cause if row.problem is not None else ""
     return _BY_CAUSE.get(cause, _default)(obj, kind)
 
 
 _HANG_DRAINS: Final = frozenset(("vm-live-migrate-not-migratable", "vmi-not-migratable"))
 """Rules on VMs whose eviction LiveMigrate refuses forever. All others may have LiveMigrateIfPossible already."""
+_OUTDATED: Final = "workload-outdated"
 _SHUT_DOWN: Final = " [vm-shutdown-on-drain]"
 _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
 """Kinds whose objects KubeVirt and Kubernetes write: to edit them repairs nothing."""

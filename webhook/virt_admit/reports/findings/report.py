@@ -206,6 +206,8 @@ class ReportRow(NamedTuple):
     error: str = ""
     exempted: str = ""
     problem: ProblemId | None = None
+    command: str = ""
+    """What an administrator types about it, where the rule says so."""
     others: tuple[str, ...] = ()
     """In a row that stands for a problem: the other objects, places and rules that show it."""
     alike: tuple[str, ...] = ()
@@ -323,7 +325,8 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
 
 def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details: Any) -> ReportRow:
     finding = verdict.finding
-    return _row(result, verdict.rule.id, verdict.action, message, finding.path, problem=finding.problem, **details)
+    details |= {"problem": finding.problem, "command": finding.command}
+    return _row(result, verdict.rule.id, verdict.action, message, finding.path, **details)
 
 
 def _row(

@@ -19,7 +19,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     StepCheck,
     TakesEffect,
 )
-from virt_admit.model.messages import count
+from virt_admit.model.messages import capital, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class StepCost:
     downtime: int
     """Seconds, at most."""
     quota_gib: int
+    pods: int
+    """Pods that run from then on, besides those of today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ def _step(step: RepairStep) -> PlannedStep:
         stage=int(step.stage),
         title=step.title,
         subject=object_of(step.subject),
-        cost=StepCost(step.cost.kind, step.cost.gib, step.cost.downtime, step.cost.quota_gib),
+        cost=StepCost(step.cost.kind, step.cost.gib, step.cost.downtime, step.cost.quota_gib, step.cost.pods),
         changes=tuple(map(_change, step.patched)),
         solves=step.solves,
         frees=step.frees,
@@ -281,19 +283,23 @@ def answer(plan: RepairPlan) -> str:
     """Return the first line: what the steps reach, and what they cost."""
     what = _goal(plan)
     if plan.holds:
-        return f"Nothing to do: {what}.{_cost_of_goal(plan)}"
+        if not plan.notes:
+            return f"Nothing to do: {what}."
+        return f"{capital(what)} as it is, but not without downtime.{_cost_of_goal(plan)} Make that room before, or accept it."
     if plan.holds is None and not plan.steps:
         return f"Cannot be determined: whether {what}."
     if not plan.steps:
         return f"No step is known after which {what}: {count(len(plan.remaining), 'problem')} left."
     found = totals(plan.steps)
     where = f" in {count(len(found.owners), 'namespace')}" if found.owners else ""
+    more = sum(step.cost.pods for step in plan.steps)
     costs = [
         words
         for number, words in (
             (found.restarts, count(found.restarts, "restart")),
             (found.gib, f"{found.gib} GiB copied"),
             (found.decisions, count(found.decisions, "decision")),
+            (more, count(more, "more pod")),
         )
         if number
     ]

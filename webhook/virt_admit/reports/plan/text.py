@@ -64,7 +64,7 @@ def cost(step: RepairStep) -> str:
             return "migration"
         case CostClass.DECISION:
             return "decision"
-    return "no cost"
+    return count(step.cost.pods, "more pod") if step.cost.pods else "no cost"
 
 
 def _step(number: int, step: RepairStep) -> Iterator[str]:

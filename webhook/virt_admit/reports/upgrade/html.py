@@ -6,7 +6,8 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, VmMoves, Wave
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
+from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, names
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.html import svg

@@ -7,9 +7,10 @@ from typing import Literal
 
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, VmMoves, Wave
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
+from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.node_updates.node_phases import Phase
 
@@ -67,6 +68,8 @@ class RolloutProgress:
     next: tuple[str, ...]
     """Those that are chosen as soon as the updater looks again."""
     waiting: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What the others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,7 @@ def progress(found: UpgradeProgress) -> RolloutProgress:
         NodeUnderUpdate(each.node, each.phase, clock.stamp(each.since), each.waits_for or None)
         for each in found.in_flight
     )
-    return RolloutProgress(found.done, tuple(flying), found.next, found.waiting)
+    return RolloutProgress(found.done, tuple(flying), found.next, found.waiting, found.notes)
 
 
 def _stop(stop: Stop) -> UpgradeStop:

@@ -75,6 +75,7 @@ def _progress(progress: UpgradeProgress | None) -> Iterator[str]:
         yield f"and {len(progress.in_flight) - _MOST} more"
     if progress.next:
         yield f"Next: {some(progress.next)}."
+    yield from (f"{note}." for note in progress.notes)
 
 
 def some(nodes: Sequence[str]) -> str:

@@ -11,8 +11,10 @@ would then act on a fault of the whole cluster.
 """
 
 from virt_admit.forecasts.remediation import reported_status
-from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
+from virt_admit.model.commands import about, shell
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import check_scope, health_checks
+from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, rule
 
 
@@ -37,7 +39,15 @@ def check(obj: Object, context: Context) -> Findings:
     refused = reported_status.exceeded(view, selection, context.cluster)
     if refused is not None:
         counts = f"{refused.unhealthy} of {refused.total} {subject} are unhealthy by its status"
-        yield Finding(path, f"{counts}, so it remediates nothing now{refused.limit}. Repair them, then it acts again.")
+        message = f"{counts}, so it remediates nothing now{refused.limit}. Repair them, then it acts again."
+        yield Finding(path, message, command=_explain(obj, view))
     for left in reported_status.refusals(view, selection, context.cluster):
         waits = f"{cut(left.owner, 60)} has not remediated machine {left.machine.name[:63]} {cut(left.lasts, 60)}"
-        yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name)
+        see = about("describe", left.machine, CAPI_MACHINE)
+        yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name, command=see)
+
+
+def _explain(obj: Object, view: HealthCheck) -> str:
+    """Return the command that names the unhealthy machines or nodes."""
+    word = "nhc" if view.kind is NHC else "mhc"
+    return shell("virt-admit", "explain", f"{word}/{obj.full_name}")

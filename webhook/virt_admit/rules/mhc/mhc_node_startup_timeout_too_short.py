@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.units import SECOND
-from virt_admit.model.remediation import bare_metal, health_checks, machine_starts
+from virt_admit.model.remediation import health_checks, machine_starts
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.rule import (
     Action,
@@ -27,12 +27,10 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
-    Unseen,
     cut,
     duration,
     format_duration,
     rule,
-    union,
 )
 
 
@@ -45,7 +43,7 @@ class Params:
 
 @rule(
     kinds=(MHC, CAPI_MHC),
-    reads=union(bare_metal.READS, machine_starts.SLOW_READS),
+    reads=machine_starts.SHORT_READS,
     metadata=(health_checks.STRATEGY,),
     action=Action.DENY,
     event="RemediationLoop",
@@ -66,29 +64,14 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     if time < max(params.refused, params.shortest):
         yield _too_short(view, time, params)
         return
-    slow, unread = None, None
-    try:
-        slow = context.cached(machine_starts.too_slow, obj)
-    except Unseen as unseen:
-        unread = unseen
-    why = cut(context.cached(bare_metal.reason, obj), 40) if slow is None and time < params.bare_metal else ""
-    if slow is not None:
-        took = format_duration(slow.slowest)
-        yield _slower(view, time, f"for machines that take up to {took} here to become a node", slow.enough)
-    elif why:
-        yield _slower(view, time, f"for bare metal ({why}) to become a node", params.bare_metal)
-    elif unread is not None and time < params.bare_metal:  # hardly any machine takes longer
-        yield unread
-
-
-def _slower(view: HealthCheck, time: int, what: str, enough: int) -> Finding:
-    default = "" if view.startup.present else ", the default,"
-    return Finding(
-        view.startup.path,
-        f"{format_duration(time)}{default} is too short {what}: {_consequence(view)}. Use at least {format_duration(enough)}.",
-        value=time,
-        max_action=Action.WARN,
-    )
+    short = machine_starts.short_start(obj, context.cluster, params.bare_metal)
+    if short is not None:
+        yield Finding(
+            view.startup.path,
+            f"{short.words}: {_consequence(view)}. Use at least {format_duration(short.enough)}.",
+            value=time,
+            max_action=Action.WARN,
+        )
 
 
 def _too_short(view: HealthCheck, time: int, params: Params) -> Finding:

@@ -48,7 +48,9 @@ def check(node: Object, context: Context) -> Findings:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
     vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
-    what = f"{vms} cannot migrate, and a drain never completes" if vms else "no pod of it is seen to end"
+    waits = bool(awaited_return.awaited(node.name, context.cluster))
+    drains = "" if waits else ", and a drain never completes"
+    what = f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end"
     pending = certificate_requests.of_node(node.name, context.cluster)
     if pending is not None:
         advice = (

@@ -34,6 +34,8 @@ from virt_admit.rule import (
 
 _FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because ")
 """Where the first clause of a remedy ends: a warning has no room for more."""
+_REPEATED: Final = 3
+"""Starts that failed in a row: the next one begins with a new VMI."""
 _NORMAL: Final = 300
 """Seconds in which a VM may start: events of failures belong to normal starts, too."""
 
@@ -60,7 +62,8 @@ def check(vm: Object, context: Context) -> Findings:
     if phase == "Running" or (vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES):
         return
     age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster) if vmi is not None else None
-    if vmi is not None and (age is None or age.total_seconds() < _NORMAL):
+    again = (vm.at("status", "startFailure", "consecutiveFailCount").integer or 0) >= _REPEATED
+    if vmi is not None and not again and (age is None or age.total_seconds() < _NORMAL):
         return
     from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - checking files alone knows no VM that runs
     from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415

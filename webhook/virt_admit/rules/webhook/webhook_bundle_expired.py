@@ -1,21 +1,36 @@
-"""The CA bundle of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s has ended, or ends soon.
+"""The certificate of a webhook or API service of KubeVirt, CDI, HyperConverged or medik8s has ended, or its CA ends soon.
 
 **Why.** API servers do not trust a webhook or API service whose CA has ended. Then they reject every change of virtual
 machines or health checks, also those of the operator that would repair it, and consoles and migrations fail. virt-admit
 warns 30 days ahead. A CA that lives at most 8 days is rotated by its operator, so virt-admit warns only if less than a
-tenth of its lifetime is left.
+tenth of its lifetime is left. API servers say in the status of an API service that its own certificate has ended; the
+webhooks of the same pods then fail as well.
 
 **Fix.** Read the log of the operator that owns the configuration, and restart it. If the bundle stays, delete the secret
-of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the configuration, so that the operator creates it again.
+of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the configuration, so that the operator creates it again. Restart
+pods that still serve a certificate that has ended.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from virt_admit.model.kubernetes import clock, webhook_bundles
+from virt_admit.model.kubernetes import clock, kinds, webhook_bundles
+from virt_admit.model.kubernetes.kinds import API_SERVICE
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubernetes.webhook_bundles import Bundle
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, count, duration, rule
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    Unseen,
+    count,
+    duration,
+    problem_of,
+    rule,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,8 @@ class Params:
     ),
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
+    if kinds.of(obj) is API_SERVICE and (obj.at("spec", "group").text or "").endswith(webhook_bundles.PRODUCTS):
+        yield from _served(obj)
     ahead = timedelta(seconds=context.params.ahead / SECOND)
     for bundle in webhook_bundles.bundles(obj):
         now = clock.now(context.cluster)
@@ -44,6 +61,20 @@ def check(obj: Object, context: Context[Params]) -> Findings:
             return
         if bundle.has_ended(now) or bundle.ends_soon(now, ahead):
             yield Finding(bundle.field.path, _message(bundle, now, obj))
+
+
+def _served(obj: Object) -> Findings:
+    """Yield that an API service serves a certificate that has ended, whatever its CA."""
+    expired = webhook_bundles.served_expired(obj)
+    if expired:
+        pods = obj.at("spec", "service", "name").text or "its Service"
+        message = (
+            f"it serves a certificate {expired}, so its requests fail, and those of its webhooks. "
+            f"Restart the pods of {pods}, and check their operator."
+        )
+        yield Finding(
+            obj.condition("Available")["status"].path, message, problem=problem_of(ProblemCause.COMPONENT, obj)
+        )
 
 
 def _message(bundle: Bundle, now: datetime, obj: Object) -> str:

@@ -13,6 +13,7 @@ remove the configuration only if the product that wrote it is no longer installe
 from collections.abc import Iterator, Sequence
 
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.rule import (
     API_SERVICE,
@@ -45,9 +46,12 @@ _NEEDED = {
     ),
     "claims": (InterceptedRequest("CREATE", "", "persistentvolumeclaims"),),
     "ends of pods": (InterceptedRequest("DELETE", "", "pods"),),
-    "VMs and their migrations": tuple(
-        InterceptedRequest(operation, "kubevirt.io", f"virtualmachine{name}")
-        for name in ("s", "instances", "instancemigrations", "instances/status", "instancemigrations/status")
+    "changes of VMs (virtctl start, stop)": tuple(
+        InterceptedRequest(operation, "kubevirt.io", "virtualmachines") for operation in ("CREATE", "UPDATE")
+    ),
+    "VMIs and migrations": tuple(
+        InterceptedRequest(operation, "kubevirt.io", f"virtualmachineinstance{name}")
+        for name in ("s", "migrations", "s/status", "migrations/status")
         for operation in ("CREATE", "UPDATE")
     ),
     "nodes": (InterceptedRequest("UPDATE", "", "nodes"), InterceptedRequest("UPDATE", "", "nodes/status")),
@@ -97,9 +101,7 @@ def check(obj: Object, context: Context) -> Findings:
         return
     for webhook in obj["webhooks"].items():
         service = webhook_requests.service(webhook)
-        failing = [
-            what for what, asked in _NEEDED.items() if any(webhook_requests.intercepts(webhook, each) for each in asked)
-        ]
+        failing = list(_failing(webhook, context.cluster)) if service is not None else []
         if service is None or not failing:
             continue
         try:
@@ -109,12 +111,52 @@ def check(obj: Object, context: Context) -> Findings:
             return
         if problem:
             path = webhook.at("clientConfig", "service", "name").path
-            words = _words(problem, failing, _keeps_itself_down(webhook, service, context.cluster), service[0])
+            broken = _broken_pod(service, context.cluster)
+            words = _words(problem, broken, failing, _keeps_itself_down(webhook, service, context.cluster), service[0])
             message = first_that_fits(path, "webhook-without-endpoint", *words)
             yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj))
 
 
-def _words(problem: str, failing: Sequence[str], keeps_itself_down: bool, namespace: str) -> Iterator[str]:
+def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
+    """Yield what fails without an answer, in the namespaces that the webhook selects."""
+    for what, asked in _NEEDED.items():
+        requests = [each for each in asked if webhook_requests.intercepts(webhook, each)]
+        if requests and (what in _CLUSTER_SCOPED or _reaches_a_namespace(webhook, requests, cluster)):
+            yield what
+
+
+def _reaches_a_namespace(webhook: Field, requests: Sequence[InterceptedRequest], cluster: Cluster) -> bool:
+    """Return whether a webhook may get one of these requests in a known namespace; unknown ones may be any."""
+    if not webhook["namespaceSelector"].map or unlisted(cluster, NAMESPACE) or not cluster.known(NAMESPACE):
+        return True
+    return any(
+        webhook_requests.gets(webhook, each._replace(namespace=space.name, namespace_labels=_labels(space)))
+        is not False
+        for space in cluster.known(NAMESPACE)
+        for each in requests
+    )
+
+
+def _labels(namespace: Object) -> dict[str, str]:
+    return {"kubernetes.io/metadata.name": namespace.name, **namespace.labels}
+
+
+_CLUSTER_SCOPED = ("nodes", "settings of KubeVirt")
+
+
+def _broken_pod(service: tuple[str, str], cluster: Cluster) -> Sequence[str]:
+    """Return what is wrong with the pod behind a Service, the longest form first; none: nothing says so."""
+    from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415 - files alone know no endpoints
+
+    broken = service_pods.broken(service, cluster)
+    return (
+        tuple(dict.fromkeys((broken.why, broken.why.rpartition(", ")[2]))) if broken is not None and broken.why else ()
+    )
+
+
+def _words(
+    problem: str, broken: Sequence[str], failing: Sequence[str], keeps_itself_down: bool, namespace: str
+) -> Iterator[str]:
     """Yield the message, the longest form first."""
     if keeps_itself_down:
         exclude = f"Exclude {namespace} by its namespaceSelector, or delete this object."
@@ -123,6 +165,9 @@ def _words(problem: str, failing: Sequence[str], keeps_itself_down: bool, namesp
         yield f"{problem}, so new pods fail, also its own: it stays down. Exclude {namespace} by its namespaceSelector."
         return
     for number in (3, 1):
+        for why in broken:
+            yield f"{problem} ({why}): {' and '.join(failing[:number])} fail. Repair its pod."
+    for number in (3, 1):
         for what in ("the requests of this webhook (failurePolicy Fail)", "its requests"):
             yield f"{problem}, so the API server refuses {what}: {' and '.join(failing[:number])} fail. Repair it."
 
@@ -130,10 +175,11 @@ def _words(problem: str, failing: Sequence[str], keeps_itself_down: bool, namesp
 def _keeps_itself_down(webhook: Field, service: tuple[str, str], cluster: Cluster) -> bool:
     """Return whether a webhook also refuses the new pods behind its own Service, which would answer."""
     from virt_admit.forecasts.drain.control import webhook_reach  # noqa: PLC0415 - files alone know no endpoints
+    from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415
 
     if cluster.get(SERVICE, *service) is None:  # the product may be gone
         return False
-    own = webhook_reach.own_pods(service, cluster)
+    own = service_pods.of_service(service, cluster)
     return webhook_reach.gets_own_pods(webhook, service[0], own, cluster) is True
 
 

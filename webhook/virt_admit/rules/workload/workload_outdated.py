@@ -3,8 +3,9 @@
 **Why.** KubeVirt was updated, but these VMs were not. They keep the bugs and vulnerabilities of the old launcher. After a
 few releases they can no longer migrate.
 
-**Fix.** The fix depends on the reason: list update methods, make VMs migratable, allow evictions, or wait. ``virt-admit
-drain --all`` shows the reason for each VM. Only ``scan`` and ``check`` report this.
+**Fix.** The fix depends on the reason: list update methods, make VMs migratable, allow evictions, or wait. While VMs
+migrate and none fails, this is a note: KubeVirt moves a few at a time. ``virt-admit drain --all`` shows the reason for
+each VM. Only ``scan`` and ``check`` report this.
 """
 
 from collections import Counter
@@ -14,13 +15,16 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.rule import KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, count, rule
 
+MOVING, REFUSING, FAILING, UNKNOWN = "migrating", "refusing eviction", "failing to migrate", "undetermined"
 WHY = {
     Reach.MIGRATED: "waiting for their turn",
     Reach.RESTARTED: "waiting for their turn",
     Reach.STOPPED: "waiting for their turn",
-    Reach.RETRIED: "failing to migrate",
-    Reach.UNKNOWN: "undetermined",
+    Reach.RETRIED: FAILING,
+    Reach.UNKNOWN: UNKNOWN,
 }
+STUCK = frozenset((REFUSING, FAILING, UNKNOWN))
+GOES_ON = "KubeVirt goes on by itself; those that cannot migrate wait for a restart."
 
 
 @rule(
@@ -36,21 +40,27 @@ def check(kubevirt: Object, context: Context) -> Findings:
     if status["phase"].value != "Deployed" or not number.integer or number.integer < 0:
         return
     methods = workload_updates.methods(kubevirt)
+    goes_on = False
     if methods:
-        why = f"{_reasons(methods, context.cluster) or 'names cannot be read'}. Run virt-admit drain --all for details."
+        reasons = _reasons(methods, context.cluster)
+        goes_on = MOVING in reasons and not STUCK.intersection(reasons)
+        said = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common()) or "names cannot be read"
+        why = f"{said}. {GOES_ON if goes_on else 'Run virt-admit drain --all for details.'}"
         yield from more_may_exist(context.cluster, VMI)
     else:
         why = "updates are switched off. List LiveMigrate."
     yield Finding(
         number.path,
         f"{count(number.integer, 'VM')} {'runs' if number.integer == 1 else 'run'} an outdated launcher: {why}",
+        max_action=Action.AUDIT if goes_on else Action.DENY,
     )
 
 
-def _reasons(methods: frozenset[str], cluster: Cluster) -> str:
-    never = "refusing eviction" if workload_updates.EVICT in methods else "not migratable"
-    reasons = Counter(
-        WHY.get(workload_updates.update(vmi, methods, cluster).reach, never)
-        for vmi in workload_updates.outdated(cluster)
+def _reasons(methods: frozenset[str], cluster: Cluster) -> Counter[str]:
+    never = REFUSING if workload_updates.EVICT in methods else "not migratable"
+    moving = {vmi.full_name for vmi in workload_updates.moving(cluster)}
+    reaches = (workload_updates.update(vmi, methods, cluster) for vmi in workload_updates.outdated(cluster))
+    return Counter(
+        MOVING if each.reach is Reach.MIGRATED and each.vmi.full_name in moving else WHY.get(each.reach, never)
+        for each in reaches
     )
-    return ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())

@@ -9,6 +9,7 @@ Only an empty list switches updates off.
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import each
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, Unseen, rule
@@ -47,4 +48,8 @@ def _outdated(obj: Object, cluster: Cluster) -> int | None:
         number = kubevirt.at("status", "outdatedVirtualMachineInstanceWorkloads").integer
         if number is not None:
             return number
-    return sum(vmis.OUTDATED in vmi.labels for vmi in cluster.known(VMI)) or None
+    return sum(each(cluster, VMI, _is_outdated)) or None
+
+
+def _is_outdated(vmi: Object) -> bool:
+    return vmis.OUTDATED in vmi.labels

@@ -1,10 +1,10 @@
 """Workload updates skip virtual machines that cannot migrate.
 
 **Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM keeps its old launcher,
-with its bugs and vulnerabilities, until an administrator restarts it.
+with its bugs and vulnerabilities, until it is restarted. While an update moves the other VMs, this is a note.
 
-**Fix.** Add ``Evict`` as second method: KubeVirt then shuts down only those VMs. Those that their run strategy starts
-again are updated, the others stay off: restart these manually instead.
+**Fix.** Restart it when that suits, or add ``Evict`` as second method: KubeVirt then shuts down only those VMs, at once
+if they are outdated. Those that their run strategy starts again are updated, the others stay off.
 """
 
 from virt_admit.forecasts.drain import workload_updates
@@ -30,9 +30,11 @@ def check(obj: Object, context: Context) -> Findings:
     if skipped:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so never updated: "
-            f"{names((vmi.full_name for vmi in skipped), 30)}. {_remedy(context.cluster, len(skipped))}",
+            f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so updates skip "
+            f"{'it' if len(skipped) == 1 else 'them'}: {names((vmi.full_name for vmi in skipped), 30)}. "
+            f"{_remedy(context.cluster, len(skipped))}",
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
+            max_action=Action.AUDIT if workload_updates.left_to_migrate(context.cluster) else Action.DENY,
         )
     yield from more_may_exist(context.cluster, VMI)
 
@@ -41,6 +43,8 @@ def _remedy(cluster: Cluster, skipped: int) -> str:
     restarting = workload_updates.restarting(cluster)
     if not restarting:
         return "Restart them manually; after Evict none is known to start again."
+    if workload_updates.left_to_migrate(cluster):
+        return "Restart them when it suits; Evict does so now."
     return (
         "Add Evict; only these would restart."
         if restarting == skipped

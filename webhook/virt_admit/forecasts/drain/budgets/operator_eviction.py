@@ -40,6 +40,8 @@ class OperatorAnswer(NamedTuple):
     reason: str = ""
     remedy: str = ""
     """For ``NOW`` and ``NEVER``."""
+    awaits: tuple[str, ...] = ()
+    """For ``NOW``: the nodes whose return ends it."""
 
 
 GOES: Final = OperatorAnswer(Way.GOES)

@@ -21,6 +21,8 @@ READS: Final[Reads] = {
     AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
     SCALED_OBJECT: ("spec.scaleTargetRef", "spec.minReplicaCount", "spec.maxReplicaCount"),
 }
+ONE_AT_A_TIME: Final = "set maxUnavailable: 1 instead of minAvailable"
+"""What the owner of a budget may decide."""
 _WORKLOADS: Final = {each.kind: each for each in (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)}
 _HASH: Final = "pod-template-hash"
 """The label of the pods of a Deployment: the name of their ReplicaSet is that of the Deployment and this hash."""
@@ -66,7 +68,7 @@ def remedy(budget: Object, found: PodOwner | None) -> str:
     number = pod_budgets.enough(budget)
     if not number:
         return "No number of pods is enough, so let its owner set maxUnavailable: 1"
-    return f"{_more(number, found)}, or set maxUnavailable: 1 instead of minAvailable"
+    return f"{_more(number, found)}, or {ONE_AT_A_TIME}"
 
 
 def _more(number: int, found: PodOwner | None) -> str:

@@ -58,7 +58,14 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
         remedy = f"Repair {osds}, or remove it from Ceph if its disk is lost."
         return OperatorAnswer(Way.NOW, reason, remedy)
     reason = f"Ceph waits until {where} is back and its data is clean"
-    return OperatorAnswer(Way.NOW, reason, f"Wait for that, and repair {where} if it does not come back.")
+    remedy = f"Wait for that, and repair {where} if it does not come back."
+    return OperatorAnswer(Way.NOW, reason, remedy, _away(elsewhere, eviction.cluster))
+
+
+def _away(osds: Iterable[Object], cluster: Cluster) -> tuple[str, ...]:
+    """Return the nodes of these OSDs that are cordoned: their return brings the OSDs back."""
+    hosts = {node_of(osd) or osd.labels.get(_HOST, "") for osd in osds}
+    return tuple(sorted(host for host in hosts if host and not is_schedulable(host, cluster)))
 
 
 def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
@@ -118,7 +125,9 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
     elsewhere = sorted({node_of(osd) or osd.name for osd in down if osd not in here})
     if not eviction.allowed and elsewhere and health != "HEALTH_OK":
         reason = f"an OSD of {names(elsewhere)} is down, and Ceph waits until its data is clean"
-        return OperatorAnswer(Way.NOW, reason, "Wait for that, and repair the OSD if it does not come back.")
+        remedy = "Wait for that, and repair the OSD if it does not come back."
+        away = _away([osd for osd in down if osd not in here], eviction.cluster)
+        return OperatorAnswer(Way.NOW, reason, remedy, away)
     late = [osd for osd in here if _ID in osd.labels and _is_long_down(osd, eviction)]
     if not eviction.allowed and late:
         reason = (

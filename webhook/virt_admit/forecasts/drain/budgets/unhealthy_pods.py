@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -24,16 +26,21 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 _PORTWORX: Final = "px/service"
 """Label of nodes with which an administrator stops Portworx there (docs.portworx.com: reference/node-labels)."""
+_STATUSES: Final = ("initContainerStatuses", "containerStatuses")
+_RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in _STATUSES)
 READS: Final[Reads] = union(
     pod_starts.READS,
+    node_health.READS,
     {
         NODE: ("spec.unschedulable", f"metadata.labels.{_PORTWORX}"),
-        POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
+        POD: ("metadata.labels", "spec.nodeName", "status.phase", *_RESTARTS, *CONDITIONS),
     },
 )
 _UNCORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
 """A pod with this toleration is placed as if no node were cordoned."""
 _SHOWN: Final = 120
+_USUAL: Final = timedelta(minutes=5)
+"""A pod that takes longer than this to become ready may never do so."""
 
 
 class HeldUp(NamedTuple):
@@ -56,7 +63,7 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
     here = pod.at("spec", "nodeName").text or ""
     waiting = [each for each in found if not each.at("spec", "nodeName").text]
     for each in waiting:
-        cordoned = _cordoned_for(each, here, cluster)
+        cordoned = cordoned_for(each, here, cluster)
         if cordoned is not None:
             words, command = maintenance_updates.way_back(cordoned)
             reason = f"pod {each.name} finds no node while {cordoned.name} is cordoned"
@@ -76,6 +83,31 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
     return HeldUp(
         _named(found, first), stopped or typed(f"Wait until it is ready, or repair it{choice}", _describe(first))
     )
+
+
+def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
+    """Return which pods only have to become ready, so that a budget lets a pod go; empty: that may not be all.
+
+    Each of them was created a moment ago and has not failed, as after every eviction of a pod with replicas.
+    """
+    found = [each for each in _unhealthy(pod, budget, cluster) if not each.deleted]
+    status = budget["status"]
+    healthy, desired = status["currentHealthy"].integer, status["desiredHealthy"].integer
+    if not found or healthy is None or desired is None or healthy + len(found) <= desired:
+        return ""
+    if not all(_has_just_begun(each, cluster) for each in found):
+        return ""
+    first = min(found, key=lambda each: each.metadata["creationTimestamp"].text or "")
+    age = clock.duration(clock.since(first.metadata["creationTimestamp"].text, cluster) or timedelta())
+    return f"{_named(found, first)}, but {'the first ' * (len(found) > 1)}was created only {age} ago"
+
+
+def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod starts on a node that works, within the usual time and for the first time."""
+    node, age = pod.at("spec", "nodeName").text or "", clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    counts = (each["restartCount"].integer for kind in _STATUSES for each in pod.at("status", kind).items())
+    works = bool(node) and not node_health.silence_now(node, cluster) and not _failure(pod, cluster)
+    return works and clock.exact(cluster) is not None and age is not None and age <= _USUAL and not any(counts)
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
@@ -98,7 +130,7 @@ def _is_unhealthy(pod: Object) -> bool:
     return phase not in FINISHED and (pod.deleted or phase == "Pending" or ready in ("False", "Unknown"))
 
 
-def _cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
+def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
     """Return a cordoned node that would take a pod which waits for a node; None: none certainly would."""
     own = scheduled_pods.read(pod)
     tolerations = own.tolerations if isinstance(own.tolerations, list) else []

@@ -23,7 +23,7 @@ from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
-from virt_admit.model.kubernetes import clock, node_health, service_endpoints
+from virt_admit.model.kubernetes import clock, node_health, service_endpoints, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
@@ -147,23 +147,15 @@ def _api(cluster: Cluster) -> _State | str | None:
 
 
 def _expired_certificate(cluster: Cluster) -> str:
-    """Return that virt-api serves an expired certificate; empty: the API server does not say so.
-
-    Its webhooks use the same certificate as its APIServices, which the API server asks all the time
-    (kube-aggregator: pkg/controllers/status/remote/remote_available_controller.go#sync).
-    """
+    """Return that virt-api serves an expired certificate, also to webhooks; empty: the API server does not say so."""
     for found in cluster.known(API_SERVICE):
-        available = found.condition("Available")
-        said = available["message"].text or ""
-        if found.name.endswith(SUBRESOURCES) and available["status"].text == "False" and _EXPIRED in said:
-            return f"virt-api serves a certificate that has expired or is not valid yet (APIService {found.name})"
+        if found.name.endswith(SUBRESOURCES) and (expired := webhook_bundles.served_expired(found)):
+            return f"virt-api serves a certificate {expired} (APIService {found.name})"
     return ""
 
 
 SUBRESOURCES: Final = ".subresources.kubevirt.io"
 """How the names of the APIServices of virt-api end."""
-_EXPIRED: Final = "x509: certificate has expired"
-"""Of Go's crypto/x509.CertificateInvalidError."""
 
 
 def _controller(cluster: Cluster) -> _State | str | None:

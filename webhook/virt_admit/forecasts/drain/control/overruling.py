@@ -11,8 +11,10 @@ from virt_admit.forecasts.drain.control import control_path
 from virt_admit.forecasts.drain.control.control_path import ControlPath
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.states import lost_launchers
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -21,7 +23,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = union(control_path.READS, node_health.READS)
+READS: Final[Reads] = union(control_path.READS, node_health.READS, lost_launchers.READS)
 
 
 class Overruled(NamedTuple):
@@ -36,7 +38,9 @@ class Overruled(NamedTuple):
 def overrule(forecasts: Sequence[Forecast], node: Object | None, path: ControlPath, cluster: Cluster) -> Overruled:
     """Return the forecasts as the state of the node and the control path make them."""
     if node is not None and (silent := _silent(node, cluster)):
-        return Overruled([_blocked(found, silent, cluster) for found in forecasts])
+        if by := awaited_return.awaited(node.name, cluster):
+            return Overruled([_awaited(found, silent, by, cluster) for found in forecasts])
+        return Overruled([_blocked(found, _with_guest(silent, found.vmi, cluster), cluster) for found in forecasts])
     result = list(forecasts)
     blockers: list[Blocker] = []
     unseen = list(_unready(node)) if node is not None and forecasts else []
@@ -71,6 +75,12 @@ def _blocked(found: Forecast, by: Problem, cluster: Cluster) -> Forecast:
     return replace(found, outcome=VmOutcome.BLOCKS, reason=by.reason, remedy=by.remedy, unseen="", problems=(by,))
 
 
+def _awaited(found: Forecast, silent: Problem, by: str, cluster: Cluster) -> Forecast:
+    """Return that a VM stays until its node is back, or freed, which something is about to do: that may fail."""
+    kept = _blocked(found, silent._replace(reason=f"its node does not report, and waits for {by}"), cluster)
+    return replace(kept, outcome=VmOutcome.UNKNOWN, problems=())
+
+
 def _silent(node: Object, cluster: Cluster) -> Problem | None:
     """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
     if node_health.silence_now(node.name, cluster):
@@ -80,6 +90,14 @@ def _silent(node: Object, cluster: Cluster) -> Problem | None:
     else:
         return None
     return Problem(reason, awaited_return.advice(node.name, cluster), ProblemCause.NODE_SILENT).about(node)
+
+
+def _with_guest(silent: Problem, vmi: Object, cluster: Cluster) -> Problem:
+    """Return the same with what is known of the guest of one VM: without its kubelet it may run on."""
+    if not virt_handlers.outlives_kubelet(cluster, vmi.at("status", "nodeName").text or ""):
+        return silent
+    pod = ", although its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
+    return silent._replace(reason=f"{silent.reason}. Its guest probably runs on, as virt-handler there reports{pod}")
 
 
 def _unready(node: Object) -> Iterator[str]:

@@ -14,14 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
+from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.model.commands import about, argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, kinds, selectors, service_endpoints, webhook_bundles, webhook_requests
+from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.messages import capital
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 from virt_admit.model.scheduler import pods as scheduled_pods
 
@@ -30,7 +32,8 @@ READS: Final[Reads] = union(
     service_endpoints.READS,
     webhook_requests.READS,
     vmis.READS,
-    {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels", "spec.nodeName"), SERVICE: ("spec.selector",)},
+    service_pods.READS,
+    {NAMESPACE: ("metadata.labels",), POD: ("spec.nodeName",)},
 )
 
 
@@ -211,7 +214,12 @@ def _of_pod(
 
 def critical(cluster: Cluster) -> Critical:
     """Return the webhooks that fail closed and get a request of a drain, a start or a controller."""
-    found: list[Webhook] = []
+    return failing_closed(_ASKED, cluster)
+
+
+def failing_closed(requests: Iterable[InterceptedRequest], cluster: Cluster) -> Critical:
+    """Return the webhooks that fail closed and name one of these requests in their rules."""
+    wanted, found = tuple(requests), list[Webhook]()
     unseen = ""
     now = clock.now(cluster)
     for kind in webhook_requests.CONFIGURATIONS:
@@ -223,7 +231,7 @@ def critical(cluster: Cluster) -> Critical:
             }
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
-                asked = any(webhook_requests.intercepts(webhook, each) for each in _ASKED)
+                asked = any(webhook_requests.intercepts(webhook, each) for each in wanted)
                 if service is not None and asked:
                     expired = webhook.at("clientConfig", "caBundle").text in ended
                     found.append(Webhook(configuration, webhook, service, expired))
@@ -250,19 +258,22 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
         return Hindrance.unread(webhook.title, blind.what)
     described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
     if backing.problem:
-        reason = f"{webhook.title} fails closed, and {backing.problem}"
+        broken = service_pods.broken(webhook.service, cluster)
+        reason = f"{webhook.title} fails closed, and {backing.problem}{f' ({broken.words})' if broken else ''}"
         service = kubectl("describe", SERVICE, name, namespace)
         refusing = refusing_own_pods(webhook, cluster)
         remedy = (
             f"{way_out(webhook, refusing)}: {described}"
             if refusing
+            else capital(broken.remedy)
+            if broken
             else f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {service}"
         )
         return replace(made, reason=reason, remedy=remedy, stops=True)
     if backing.nodes != {node} or not backing.pods:
         return None
     pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing.pods]
-    asks_itself = gets_own_pods(webhook.field, namespace, own_pods(webhook.service, cluster), cluster)
+    asks_itself = gets_own_pods(webhook.field, namespace, service_pods.of_service(webhook.service, cluster), cluster)
     if asks_itself:
         reason = f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new pod"
         exclude = f"Exclude namespace {namespace} by its namespaceSelector"
@@ -291,7 +302,7 @@ def refusing_own_pods(webhook: Webhook, cluster: Cluster) -> list[Webhook]:
 
     Where the Service has no endpoint, each of them keeps the pods away that would answer: the webhook stays down.
     """
-    own = own_pods(webhook.service, cluster)
+    own = service_pods.of_service(webhook.service, cluster)
     same = (each for each in cluster.cached(critical).webhooks if each.service == webhook.service)
     return [each for each in same if gets_own_pods(each.field, each.service[0], own, cluster)]
 
@@ -310,15 +321,6 @@ def way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
 def configurations(webhooks: Iterable[Webhook]) -> list[str]:
     """Return the configurations of webhooks, each once: ``ValidatingWebhookConfiguration policy``."""
     return list(dict.fromkeys(f"{each.configuration.kind} {each.configuration.name}" for each in webhooks))
-
-
-def own_pods(service: tuple[str, str], cluster: Cluster) -> list[Object]:
-    """Return the known pods that the Service of a webhook selects."""
-    namespace, name = service
-    found = cluster.get(SERVICE, namespace, name)
-    chosen = found.at("spec", "selector").value if found is not None else None
-    selector = selectors.parse({"matchLabels": chosen} if chosen else None)
-    return [pod for pod in cluster.known(POD, namespace) if selector.matches(pod.labels)]
 
 
 def gets_own_pods(webhook: Field, namespace: str, pods: Sequence[Object], cluster: Cluster) -> bool | None:

@@ -13,21 +13,19 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
+from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, SERVICE
+from virt_admit.model.kubernetes.kinds import SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = webhook_reach.READS
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
-_QUOTA: Final = re.compile(r"exceeded quota: ([\w.-]{1,253})")
-_LONGEST: Final = 200
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -37,12 +35,12 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     if called := _CALLED.search(said):
         return _unanswered(vmi, called[1], cluster)
-    quota = _QUOTA.search(said)
-    if quota is None:
+    exceeded = exceeded_quotas.of(said, vms.namespace_of(vmi))
+    if exceeded is None:
         return None
-    reason = f"virt-controller cannot create its pod: {cut(said[quota.start() :], _LONGEST)}"
-    command = kubectl("edit", RESOURCE_QUOTA, quota[1], vms.namespace_of(vmi))
-    return Problem(reason, typed(f"raise ResourceQuota {quota[1]}", command), ProblemCause.NOT_REPORTED)
+    return Problem(
+        f"virt-controller cannot create its pod: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED
+    )
 
 
 def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:

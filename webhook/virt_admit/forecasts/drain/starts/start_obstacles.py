@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import faulted_volumes, missing_devices, refused_pods, unfinished_disks, unplaced
+from virt_admit.forecasts.drain.starts import (
+    faulted_volumes,
+    missing_devices,
+    refused_pods,
+    rejected_pods,
+    unfinished_disks,
+    unplaced,
+)
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -23,16 +30,18 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     if vmi is None:
         return (
             stuck_starts.of_vm(vm, None, cluster)
+            or rejected_pods.problem(vm, None, cluster)
             or unfinished_disks.problem(vm, cluster)
             or faulted_volumes.problem(vm, cluster)
         )
     phase = vmi.at("status", "phase").text
     if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
-        return stuck_starts.of_vm(vm, vmi, cluster)
+        return stuck_starts.of_vm(vm, vmi, cluster) or rejected_pods.problem(vm, vmi, cluster)
     return (
         refused_pods.problem(vmi, cluster)
         or faulted_volumes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
+        or rejected_pods.problem(vm, vmi, cluster)
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
     )

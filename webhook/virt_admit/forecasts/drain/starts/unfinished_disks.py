@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -22,7 +23,6 @@ from virt_admit.model.kubernetes.kinds import (
     POD,
     PV,
     PVC,
-    RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -69,7 +69,6 @@ _LONGEST: Final = 200
 _STATIC: Final = "kubernetes.io/no-provisioner"
 _SCRATCH: Final = "-scratch"
 """How the name of the claim ends that CDI unpacks an image in."""
-_QUOTA: Final = "exceeded quota: "
 _REMOVE: Final = "remove that cause, or change the source of the disk"
 
 
@@ -106,10 +105,8 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
         return None
     begin = f"its disk {disk.name} is not filled{f' ({phase})' if phase else ''}"
     said = " ".join(" ".join(each["message"].text or "" for each in disk.at("status", "conditions").items()).split())
-    if _QUOTA in said:
-        quota = said.partition(_QUOTA)[2].partition(",")[0]
-        reason = f"{begin}: {cut(said[said.index(_QUOTA) :], _LONGEST)}"
-        return _problem(reason, f"raise ResourceQuota {quota}", kubectl("edit", RESOURCE_QUOTA, quota, disk.namespace))
+    if exceeded := exceeded_quotas.of(said, disk.namespace):
+        return Problem(f"{begin}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     work = _worker(disk, cluster)
     for name in work.claims:
         claim = cluster.get(PVC, disk.namespace, name)

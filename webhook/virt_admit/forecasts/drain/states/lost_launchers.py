@@ -32,12 +32,18 @@ _SETTLED: Final = datetime.timedelta(minutes=10)
 
 
 def is_gone(vmi: Object, cluster: Cluster) -> bool:
-    """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined.
+    """Return whether a running VMI is known to have no pod, and so no guest.
 
     On a node that does not report, a pod that was deleted by force says nothing of its guest, which may run on.
     """
+    silent = node_health.silence_now(vmi.at("status", "nodeName").text or "", cluster)
+    return not silent and has_no_pod(vmi, cluster)
+
+
+def has_no_pod(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether all pods of a running VMI are known not to exist. False also if that cannot be determined."""
     uids = vmi.at("status", "activePods").map
-    if not uids or not vmis.running(vmi) or node_health.silence_now(vmi.at("status", "nodeName").text or "", cluster):
+    if not uids or not vmis.running(vmi):
         return False
     launchers = running_launchers.launchers(cluster)
     if launchers.unseen or launchers.by_vmi.get((vms.namespace_of(vmi), vmi.name)):

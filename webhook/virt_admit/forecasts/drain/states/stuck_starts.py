@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
-from virt_admit.forecasts.placement import pod_starts, virt_handlers
+from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -43,7 +43,7 @@ _FORMER: Final = "name the former claims again"
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what keeps a VMI from starting; None: nothing is known, or it has just begun."""
     pod = starting_pod(vmi, cluster)
-    return (_of_pod(pod, cluster) if pod is not None else None) or _of_guest(vmi, pod, cluster)
+    return (_of_pod(vmi, pod, cluster) if pod is not None else None) or _of_guest(vmi, pod, cluster)
 
 
 def starting_pod(vmi: Object, cluster: Cluster) -> Object | None:
@@ -100,14 +100,29 @@ def _old_pod(vmi: Object, cluster: Cluster) -> Problem | None:
     return None
 
 
-def _of_pod(pod: Object, cluster: Cluster) -> Problem | None:
+def elsewhere(vmi: Object, cluster: Cluster) -> tuple[str, ...] | None:
+    """Return where a VMI could start whose pod does not start for a fault of its node; None: it has none of these faults.
+
+    Empty: nowhere, or that cannot be determined.
+    """
+    pod = starting_pod(vmi, cluster)
+    on = pod.at("spec", "nodeName").text if pod is not None else None
+    if pod is None or not on or not pod_starts.fails_on_its_node(pod, cluster):
+        return None
+    target = start_doubts.without_broken_nodes(candidates.target(vmi, cluster, moves=False), cluster)
+    return tuple(name for name in target.placement.certain or () if name != on)
+
+
+def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     why = pod_starts.failure(pod, cluster)
     if not why:
         return None
     on = pod.at("spec", "nodeName").text
     since = vm_states_times.clock_words(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
     reason = f"its pod{f' on {on}' if on else ''} has not started since {since}: {why}"
-    return Problem(reason, pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED)
+    words, command, rest = pod_starts.remedy(pod, cluster).partition(": kubectl ")
+    again = f"; to run it before that, cordon {on}, then stop and start the VM" if elsewhere(vmi, cluster) else ""
+    return Problem(reason, f"{words}{again}{command}{rest}", ProblemCause.NOT_REPORTED)
 
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:

@@ -32,7 +32,9 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
         everywhere = len(impossible) == 1 or of_devices(vmi, cluster)
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and everywhere):
-            reason = f"migrations fail on every node: {_pairs(impossible)}"
+            untried = sorted(open_nodes - set(impossible)) if not of_devices(vmi, cluster) else []
+            where = f"on each node tried so far, not yet {names(untried)}" if untried else "on every node"
+            reason = f"migrations fail {where}: {_pairs(impossible)}"
             remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else pair_remedy(impossible.values())
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
@@ -75,7 +77,7 @@ _DEVICE_REMEDY: Final = (
     f"{RESTART_REMEDY}, and give all nodes the same kernel and firmware if its migrations fail again"
 )
 _LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
-LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge in a MigrationPolicy, or lower its load"
+LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge, or lower its load"
 CONVERGING_REMEDY: Final = "give migrations more bandwidth, or lower its load"
 POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"

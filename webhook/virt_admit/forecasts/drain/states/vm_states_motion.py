@@ -85,7 +85,7 @@ def _motion(cluster: Cluster) -> Motion:
                 running.setdefault(node, []).append(key)
         if vmi is not None and (to := _arrives(vmi, migration, target)):
             arriving.setdefault(to, []).append(vmi)
-    for node, vmi, older in _elsewhere(launchers, found):
+    for node, vmi, older in _elsewhere(launchers, found, dict(each(cluster, VMI, _place))):
         group = left if older else stranded
         if vmi not in (*arriving.get(node, ()), *group.get(node, ())):
             group.setdefault(node, []).append(vmi)
@@ -144,15 +144,21 @@ def _by_key(vmi: Object) -> tuple[tuple[str, str], Object]:
     return (vms.namespace_of(vmi), vmi.name), vmi
 
 
+def _place(vmi: Object) -> tuple[tuple[str, str], str | None]:
+    return (vms.namespace_of(vmi), vmi.name), vmi.at("status", "nodeName").text
+
+
 def _elsewhere(
-    launchers: Mapping[tuple[str, str], Sequence[_Launcher]], found: Mapping[tuple[str, str], Object]
+    launchers: Mapping[tuple[str, str], Sequence[_Launcher]],
+    found: Mapping[tuple[str, str], Object],
+    places: Mapping[tuple[str, str], str | None],
 ) -> Iterator[tuple[str, Object, bool]]:
     """Yield the other node of each living pod that is not on that of its VMI, the VMI, and whether no pod there is older."""
     for key, some in launchers.items():
-        vmi = found.get(key)
-        here = vmi.at("status", "nodeName").text if vmi is not None else None
-        if vmi is None or not here or all(pod.node in (None, here) for pod in some):
+        here = places.get(key)
+        if not here or all(pod.node in (None, here) for pod in some):
             continue
+        vmi = found[key]
         if vmi.at("status", "phase").text in migrations.FINAL_PHASES:
             continue
         living = [pod for pod in some if pod.node and is_of(pod.pod, vmi)]

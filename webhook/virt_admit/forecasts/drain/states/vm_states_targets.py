@@ -7,6 +7,7 @@ kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handlePending
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -14,16 +15,18 @@ from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import clock_words, moment
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import kubectl, typed, virtctl
+from virt_admit.forecasts.placement.components import network_plugins
+from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import ProblemCause
 
 LAUNCHER_TIMEOUT: Final = timedelta(minutes=6)
@@ -46,7 +49,7 @@ def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     until = f"; given up at {moment(found.until, clock.now(cluster))}, then repeated" if found.until else ""
     reason = f"its target pod{_on(found)} has not started since {clock_words(found.since, cluster)}"
     pod = _target(found, cluster)
-    ruled = _started_late(vmi, pod, reason, until, late=False, cluster=cluster)
+    ruled = _started_late(vmi, replace(found, late=False), pod, reason, until, cluster)
     before = _given_up(vmi, cluster) if ruled.effect is StateEffect.UNKNOWN else 0
     half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
     if not before or not (half or before + 1 >= migrations.RETRY_LOOP):
@@ -79,12 +82,12 @@ def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     target = _target(found, cluster)
     if target is None or target.condition("Ready")["status"].text != "True":
         reason = f"its target pod{_on(found)} is not ready since {since}"
-        return _started_late(vmi, target, reason, "", late=found.late, cluster=cluster)
+        return _started_late(vmi, found, target, reason, "", cluster)
     attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
     if attaching or not vm_states_motion.motion(cluster).pods_complete:
         waiting = next((pod for pod in attaching if pod.full_name == found.detail), None)
         reason = f"the pod that attaches its volumes{_on(found)} is not ready since {since}"
-        return _started_late(vmi, waiting, reason, "", late=found.late, cluster=cluster)
+        return _started_late(vmi, found, waiting, reason, "", cluster)
     reason = f"KubeVirt has not created the pod that attaches its volumes{_on(found)} since {since}"
     ruled = not_created(vmi, found, reason, cluster)
     if ruled.effect is StateEffect.UNKNOWN and not found.late:
@@ -112,14 +115,42 @@ def _plugged_in_late(vmi: Object, found: VmState, reason: str, cluster: Cluster)
 _MAY_ATTACH_LATER: Final = Version(1, 10)
 
 
-def _started_late(vmi: Object, pod: Object | None, reason: str, until: str, *, late: bool, cluster: Cluster) -> Ruling:
+def _started_late(vmi: Object, found: VmState, pod: Object | None, reason: str, until: str, cluster: Cluster) -> Ruling:
     """Return what the wait for a pod means: without a known end where the pod fails, or waits for too long."""
     described = kubectl("describe", POD, pod.name, vms.namespace_of(vmi)) if pod is not None else ""
     why = pod_starts.failure(pod, cluster) if pod is not None else ""
     if pod is not None and why:
-        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster))
+        waits = _waits_for_migration(vmi, found, pod, cluster)
+        if waits is not None:
+            return waits._replace(reason=f"{reason}: {waits.reason}{until}")
+        failed = migrations.failed_in_a_row(vmi, cluster)
+        since = clock.instant(failed[0].metadata["creationTimestamp"].text) if failed else None
+        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster, since))
     remedy = typed("if it lasts, see why", described) if described else ""
-    return Ruling(StateEffect.UNKNOWN if late else StateEffect.WAITS, f"{reason}{until}", remedy)
+    return Ruling(StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{until}", remedy)
+
+
+def _waits_for_migration(vmi: Object, found: VmState, pod: Object, cluster: Cluster) -> Ruling | None:
+    """Return that a target pod and its migration wait for each other; None: they do not, as far as is known."""
+    volumes = [
+        each["name"].text or "?" for each in vmi.at("spec", "volumes").items() if launcher_pod.is_hotplugged(each)
+    ]
+    pending = found.migration is not None and found.migration.at("status", "phase").text == "Pending"
+    port = network_plugins.waits_for_migration(pod_starts.said(pod, cluster), cluster) if volumes and pending else ""
+    if not port:
+        return None
+    reason = (
+        f"{port}. Kube-OVN prepares it only after the phase Pending of the migration, and KubeVirt ends that phase only when "
+        f"this pod is ready, because of hotplugged volume {names(volumes)}: on every node they wait for each other"
+    )
+    unplug = shell(
+        "virtctl", "removevolume", argument(vmi.name), f"--volume-name={volumes[0]}", "-n", vms.namespace_of(vmi)
+    )
+    ways = (
+        "run a release of Kube-OVN that has this fixed, or its controller with enable-live-migration-optimize=false; "
+        f"or stop the VM for the drain, or unplug volume {names(volumes)} until it has moved"
+    )
+    return Ruling(StateEffect.UNKNOWN, reason, typed(ways, unplug))
 
 
 def _target(found: VmState, cluster: Cluster) -> Object | None:

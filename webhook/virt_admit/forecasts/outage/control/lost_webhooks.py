@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import CONTROL, STARTS, Webhook
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -83,7 +84,9 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
         if not service_endpoints.is_described(cluster):
             return
         backing = service_endpoints.backing(cluster, namespace, name)
-        found = webhook_reach.own_pods(webhook.service, cluster) if backing.nodes and backing.nodes <= loss.lost else []
+        found = (
+            service_pods.of_service(webhook.service, cluster) if backing.nodes and backing.nodes <= loss.lost else []
+        )
     except Unseen as unseen:
         reason = f"whether {webhook.title} still answers is not known: cannot see {unseen.what}"
         yield SilentWebhook(webhook, reason, "let virt-admit read it", None)

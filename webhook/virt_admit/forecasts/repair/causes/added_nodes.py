@@ -75,6 +75,12 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
         yield Object({**csi.data, "metadata": {"name": name}})
 
 
+def is_size(cause: str) -> bool:
+    """Return whether a node does not take a VM for want of something that an added node has."""
+    resource, _, rest = cause.partition(": ")
+    return rest.endswith("missing") and _is_usual(resource)
+
+
 def _is_usual(resource: str) -> bool:
     return resource in _PLAIN or resource.startswith(("devices.kubevirt.io/", "hugepages-"))
 

@@ -16,6 +16,7 @@ from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.forecasts.repair import controllers, queries
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import (
+    Alternative,
     Command,
     Cost,
     CostClass,
@@ -123,15 +124,22 @@ def _more_pods(problem: RootProblem, budget: Object, selected: Sequence[Object],
         stage=PlanStage.QUOTAS,
         title=target[1],
         subject=target[0].subject,
-        cost=Cost(CostClass.NOTHING),
+        cost=Cost(CostClass.NOTHING, pods=more),
         takes_effect=TakesEffect.AT_ONCE,
         changes=(target[0],),
         verify=(
             StepCheck("the budget allows an eviction", query, str(changed.at("status", "disruptionsAllowed").integer)),
         ),
         risk="one pod more needs room all the time" if more == 1 else f"{more} pods more need room all the time",
+        alternatives=(_other_policy(problem.subject),),
         predicted=(*bound, changed),
     )
+
+
+def _other_policy(budget: ObjectRef) -> Alternative:
+    """Return what its owner may decide: one pod is away during an eviction, also if it is the only one."""
+    why = "its pods may be down while one is evicted, which their owner decides"
+    return Alternative(f"{pod_counts.ONE_AT_A_TIME} in {budget}", CostClass.DECISION, why, decision=True)
 
 
 def _scaled(found: PodOwner, more: int) -> tuple[ObjectChange, str] | None:

@@ -11,13 +11,15 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.cluster import Cluster, each
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
+from virt_admit.model.lookups import find
 
 
 class FailureClass(enum.StrEnum):
@@ -106,11 +108,23 @@ def without_post_copy(cluster: Cluster) -> str:
 
 
 def _without_post_copy(cluster: Cluster) -> str:
-    for vmi in cluster.known(VMI):
+    suspects = chain(each(cluster, VMI, _failed_last), each(cluster, VMIM, _whose_failed))
+    for vmi in filter(None, (find(cluster, VMI, *name) for name in sorted(set(filter(None, suspects))))):
         failed = in_a_row(vmi, cluster)
         if failed and is_of_post_copy(failed[-1]):
             return vmi.full_name
     return ""
+
+
+def _failed_last(vmi: Object) -> tuple[str, str] | None:
+    """Return the name of a VMI whose last migration failed."""
+    return (vmi.namespace, vmi.name) if vmi.at("status", "migrationState", "failed").boolean else None
+
+
+def _whose_failed(migration: Object) -> tuple[str, str] | None:
+    """Return the name of the VMI of a migration that failed."""
+    failed = migration.at("status", "phase").text == "Failed"
+    return (migration.namespace, migration.at("spec", "vmiName").text or "") if failed else None
 
 
 def of_migration(vmi: Object, migration: Object, cluster: Cluster) -> Failure | None:

@@ -31,6 +31,8 @@ MIGRATION_JOB: Final = "kubevirt.io/migrationJobUID"
 """Label of the target pod of a migration: the uid of the migration."""
 NAME: Final = "vm.kubevirt.io/name"
 """Label of a launcher pod: the host name of its VMI, else its name."""
+UNSERVED: Final = "virt-handler is not serving it"
+"""Why a node without the label ``SCHEDULABLE`` takes no VM."""
 ARCH: Final = "kubernetes.io/arch"
 MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
 CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
@@ -206,14 +208,14 @@ def _node_affinity(required: Field, forbidden: tuple[str, ...]) -> NodeSelector 
 def claims(spec: Field) -> Iterator[str]:
     """Yield the claims that the launcher pod of a VMI spec mounts."""
     for volume in spec["volumes"].items():
-        if not _is_hotplugged(volume):
+        if not is_hotplugged(volume):
             yield from claims_of(volume)
 
 
 def attached_claims(spec: Field) -> Iterator[str]:
     """Yield the claims of hotplugged volumes, which a pod of its own attaches on the node of the launcher pod."""
     for volume in spec["volumes"].items():
-        if _is_hotplugged(volume):
+        if is_hotplugged(volume):
             yield from claims_of(volume)
     for volume in spec["utilityVolumes"].items():
         name = volume["claimName"].text
@@ -221,7 +223,8 @@ def attached_claims(spec: Field) -> Iterator[str]:
             yield name
 
 
-def _is_hotplugged(volume: Field) -> bool:
+def is_hotplugged(volume: Field) -> bool:
+    """Return whether a pod of its own attaches a volume to the node of the launcher pod."""
     hotpluggable = (volume.at(source, "hotpluggable").boolean for source in ("persistentVolumeClaim", "dataVolume"))
     return any(hotpluggable) or volume["memoryDump"].present
 
@@ -248,7 +251,7 @@ _EPHEMERAL: Final = ("ephemeral", "persistentVolumeClaim", "claimName")
 def _node_selector(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> _Selector:
     selector = _Selector({}, {})
     if moment:
-        selector.demand(SCHEDULABLE, "virt-handler is not serving it")
+        selector.demand(SCHEDULABLE, UNSERVED)
     arch = architecture(vmi, cluster, certain=True)
     if arch:
         selector.demand(ARCH, f"architecture {arch}", arch.lower())

@@ -9,7 +9,7 @@ from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -50,8 +50,8 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     rules, unread_rules = _rules(name, cluster, opinion)
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
-    of_others = machine_drain.is_left_to_machine(name, cluster) or bool(node_health.silence_now(name, cluster))
-    by_hand = not of_others and _cordon(name, cluster) is None
+    left, silent = machine_drain.is_left_to_machine(name, cluster), bool(node_health.silence_now(plan.name, cluster))
+    drains = not (left or silent or plan.is_empty or plan.is_guarded) and _cordon(name, cluster) is None
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -60,7 +60,7 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(_commands(plan, rights.forbidden(unseen, unreadable), drain=by_hand)),
+        commands=tuple(dict.fromkeys(_commands(plan, rights.forbidden(unseen, unreadable), drain=drains))),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
@@ -84,13 +84,12 @@ def _vms(plan: NodePlan) -> tuple[str, ...]:
 def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
-    reasons = () if upgrade.possible else (*map(_stop, upgrade.stops), *upgrade.unseen)
+    others = (
+        f"{stop.node}: {stop.reason}" if stop.node else stop.reason for stop in upgrade.stops if stop.node != name
+    )
+    reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
     begin, end = (wave.start, wave.end) if wave is not None else (None, None)
     return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops)
-
-
-def _stop(stop: Stop) -> str:
-    return f"{stop.node}: {stop.reason}" if stop.node else stop.reason
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:

@@ -42,7 +42,8 @@ def page(
 ) -> Page:
     """Return the page of the report: that of ``drain`` for this node, with the loss added."""
     plan, outage, report = found
-    drained = drain_html.page(Plan((plan,), whole=False, methods=None, updates=(), unseen=()), cluster, evidence)
+    state = drain_html.placed(cluster) if cluster is not None else None
+    drained = drain_html.page(Plan((plan,), whole=False, methods=None, updates=(), unseen=()), state, evidence)
     notes = (("Commands", report.commands), ("Not available", tuple(rights.lines(report.unseen, unreadable))))
     return replace(
         drained,

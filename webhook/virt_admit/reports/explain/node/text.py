@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
-from virt_admit.model.kubernetes import clock
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain import text as drain_text
@@ -29,7 +30,10 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     lines = ["Drain", *(f"  {line}" if line else "" for line in drained.splitlines()), ""]
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
-    lines += titled("Loss: the node stops reporting and does not come back", outage_text.of_loss(outage))
+    cluster = outage.loss.cluster
+    lost = node_health.silent_for(plan.name, cluster) if virt_handlers.is_lost(cluster, plan.name) else ""
+    known = [f"{plan.name} {lost}: times count from its loss"] if lost and outage.vms else []
+    lines += titled("Loss: the node stops reporting and does not come back", (*known, *outage_text.of_loss(outage)))
     lines += _section("Upgrade of the cluster", table(upgrade(report)))
     lines += _section("Rules", table(rules(report.rules)))
     lines += titled("Commands", report.commands)

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
+from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, start_obstacles
+from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, rejected_pods, start_obstacles
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.placement import candidates, start_candidates
+from virt_admit.forecasts.placement import candidates, start_candidates, virt_handlers
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -83,10 +85,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     migratable = _migratable(found, cluster, unseen)
     around = _around(found, move, cluster, migratable, unseen)
     upgrade = _upgrade(found, events, cluster, unseen)
-    faulted = move is None and faulted_volumes.problem(found.obj, cluster) is not None
-    bound = _bound(found, cluster) if move is None else ""
-    placement = move.row.placement if move is not None else None if bound else _start(found, cluster, unseen)
-    unseen += placement.unseen if placement is not None else ()
+    nodes, placement = _places(found, move, cluster, unseen)
     rules = _rules(found, cluster, opinion, unseen)
     state, drain = move.row.state if move is not None else None, _drain(found, move, events)
     named = tuple(dict.fromkeys(unseen))
@@ -96,7 +95,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy=strategy,
         strategy_from=origin,
         migratable=migratable,
-        candidates=() if faulted else placement.certain if placement is not None else (bound,) if bound else None,
+        candidates=nodes,
         short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
         migrations=around.migrations,
         queue=around.queue,
@@ -116,6 +115,18 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
     )
 
 
+def _places(
+    found: FoundVm, move: _Move | None, cluster: Cluster, unseen: list[str]
+) -> tuple[tuple[str, ...] | None, Placement | None]:
+    """Return the nodes where a VM could run next, and why the others refuse it; None: that cannot be determined."""
+    bound = _bound(found, cluster, unseen) if move is None else None
+    placement = move.row.placement if move is not None else _start(found, cluster, unseen) if bound is None else None
+    unseen += placement.unseen if placement is not None else ()
+    if move is None and faulted_volumes.problem(found.obj, cluster) is not None:
+        return (), placement
+    return _open(found, placement, cluster, unseen) if placement is not None else bound or None, placement
+
+
 def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | None:
     """Return where a VM that does not run could start; None: that cannot be determined."""
     starting = found.vmi is not None and found.vmi.at("status", "phase").text in STARTING_PHASES
@@ -130,16 +141,37 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
         return None
 
 
+def _open(found: FoundVm, placement: Placement, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
+    """Return the nodes that take a VM, without those whose kubelets reject its pods; None: not known which these are."""
+    nodes = placement.certain
+    rejected = rejected_pods.of_vm(found.vm, found.vmi, cluster) if found.vm is not None else None
+    if nodes is None or rejected is None or (found.vmi is not None and vmis.running(found.vmi)):
+        return nodes
+    if not rejected.nodes and len(nodes) > 1:
+        unseen.append(f"which node rejects the pods of {found.full_name}")
+        return None
+    return tuple(name for name in nodes if rejected.nodes and name not in rejected.nodes)
+
+
 def _migrates(events: Sequence[EventForecast]) -> bool:
     return any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
 
 
-def _bound(found: FoundVm, cluster: Cluster) -> str:
-    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; empty: none yet."""
-    if found.vmi is None or found.vmi.at("status", "phase").text not in STARTING_PHASES:
-        return ""
-    pod = stuck_starts.starting_pod(found.vmi, cluster)
-    return (pod.at("spec", "nodeName").text or "") if pod is not None else ""
+def _bound(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str, ...] | None:
+    """Return the node for which kube-scheduler has chosen the pod of a VMI that starts; None: none yet.
+
+    Where the pod does not start for a fault of that node, the others; empty: that cannot be determined.
+    """
+    vmi = found.vmi
+    if vmi is None or vmi.at("status", "phase").text not in STARTING_PHASES:
+        return None
+    pod = stuck_starts.starting_pod(vmi, cluster)
+    node = pod.at("spec", "nodeName").text if pod is not None else None
+    others = stuck_starts.elsewhere(vmi, cluster)
+    if others is None:
+        return (node,) if node else None
+    unseen += [] if others else [f"whether it starts on another node than {node}"]
+    return others
 
 
 class _Around(NamedTuple):
@@ -171,7 +203,7 @@ def _commands(
     own = (
         commands.of_running(found, move.row.state, move.events, cluster)
         if move is not None
-        else commands.of_stopped(found, _run_strategy(found))
+        else commands.of_stopped(found, _run_strategy(found), cluster)
     )
     broken = commands.of_parts(
         found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
@@ -214,11 +246,16 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
         lacks = start_obstacles.of_stopped(found.vm, cluster) if found.vm is not None else None
+        refused = vm_writes.refused_start(found.vm, cluster) if found.vm is not None else None
+        if lacks is None and refused is not None:
+            return vm_events.not_running(
+                f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
+            )
         if lacks is None:
             return vm_events.not_running()
         return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)
-    why, remedy = (f": {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
-    return vm_events.not_running(f"it does not run yet: its VMI is {phase}{why}", remedy)
+    why, remedy = (f", because {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
+    return vm_events.not_running(f"it does not run yet (its VMI is {phase}){why}", remedy)
 
 
 def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
@@ -227,7 +264,7 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
     then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
     killed = memory_kills.problem(vmi, cluster) if phase == "Failed" else None
-    because, avoid = (f": {killed.reason}", killed.remedy) if killed is not None else ("", "")
+    because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
     if then is not Then.OFF:
         return f"it is not running: its VMI is {phase}{because}", avoid
     entered = clock.instant(migrations.entered(vmi, phase))
@@ -272,6 +309,8 @@ def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
         run_strategy=_run_strategy(found),
         status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
         node_reports=not node_health.silence_now(node, cluster) if node else None,
+        node_lost=virt_handlers.is_lost(cluster, node) if node else None,
+        paused=(paused_guests.reason(vmi) or None) if vmi is not None and node else None,
     )
 
 

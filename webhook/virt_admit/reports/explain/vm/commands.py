@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -70,16 +71,21 @@ def _has_mark(state: VmState) -> bool:
     return state.state is State.STALE_MARK or Flag.LEFTOVER in state.flags
 
 
-def of_stopped(found: FoundVm, run_strategy: str | None) -> Iterator[str]:
+def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> Iterator[str]:
     """Yield the commands about a VM that does not run."""
     where = ("-n", found.namespace)
     known = lifecycle.VIRTCTL.get(run_strategy or "")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
     may_start = found.vmi is None or phase == "Succeeded"  # with RerunOnFailure it fails while the VMI is Failed
-    if known is not None and known.start is not None and found.vm is not None and may_start:
+    startable = known is not None and known.start is not None and may_start
+    if startable and found.vm is not None and vm_writes.refused_start(found.vm, cluster) is None:
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"
     yield shell("kubectl", "describe", kind, argument(found.name), *where)
+
+
+_ABSENT: Final = " does not exist"
+"""What the problem of a claim ends with that no command can show."""
 
 
 def of_parts(
@@ -94,7 +100,7 @@ def of_parts(
         if budget.blocks:
             yield shell("kubectl", "describe", "poddisruptionbudget", argument(budget.name), "-n", namespace)
     for volume in volumes:
-        if volume.problem and volume.claim:
+        if volume.problem and volume.claim and not volume.problem.endswith(_ABSENT):
             yield shell("kubectl", "describe", "persistentvolumeclaim", argument(volume.claim), "-n", namespace)
     for part in control:
         if part.healthy is not True:

@@ -84,9 +84,16 @@ def _verdict(report: VmReport) -> PageVerdict:
 
 
 def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
-    for event in report.events:
-        todo = f" To do: {event.remedy}." if event.remedy else ""
-        yield EVENTS[event.event], event.outcome, f"{event.reason}.{todo}"
+    if text.rests(report):
+        off = report.events[0]
+        yield "all", off.outcome, f"{off.reason}.{_todo(off.remedy)}"
+        return
+    for event, outcome, reason, remedy in text.events(report):
+        yield event, outcome, f"{reason}.{_todo(remedy)}"
+
+
+def _todo(remedy: str) -> str:
+    return f" To do: {remedy}." if remedy else ""
 
 
 def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:

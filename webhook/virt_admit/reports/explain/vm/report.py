@@ -33,7 +33,11 @@ class ExplainedVm:
     status: str | None
     """What KubeVirt itself says of the VM (``printableStatus``): ``Running``, ``ErrorUnschedulable``."""
     node_reports: bool | None
-    """Whether its node reports. Otherwise it is not known whether its guest runs. None: it has no node."""
+    """Whether the kubelet of its node reports. None: it has no node."""
+    node_lost: bool | None
+    """Whether its virt-handler does not report either: it is not known whether the guest runs. None: it has no node."""
+    paused: str | None = None
+    """Why its guest is paused, by KubeVirt's condition: ``PausedByUser``, ``PausedIOError``. None: it is not paused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
 from virt_admit.model import deschedulers
-from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM, VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
@@ -38,7 +40,10 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
         yield from _starts(found.vm)
+        refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
+        yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
+        yield from _paused(found.vmi, cluster)
         yield from _instance(found.vmi, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
@@ -82,6 +87,17 @@ def _starts(vm: Object) -> Iterator[str]:
         yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
     if vm.condition("RestartRequired")["status"].text == "True":
         yield "changes of its template wait for a restart (RestartRequired)"
+
+
+def _paused(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield why the guest of a VMI is paused, and what ends that."""
+    if stopped := paused_guests.problem(vmi, cluster):
+        yield stopped.reason
+    elif paused_guests.reason(vmi) == paused_guests.BY_USER:
+        resume = shell("virtctl", "unpause", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
+        yield f"its guest is {paused_guests.words(vmi, cluster)}, until a user resumes it: {resume}"
+    elif paused_guests.reason(vmi):
+        yield f"its guest is {paused_guests.words(vmi, cluster)}"
 
 
 def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:
@@ -139,9 +155,13 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
     if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
         return
     if virt_handlers.outlives_kubelet(cluster, node):
+        gone = "; its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
+        stop = virtctl("stop", vmi.name, vms.namespace_of(vmi)) if vmis.owner(vmi, VM.kind) else ""
+        decision = f". Or, as a decision, let virt-handler stop the guest: {stop}" if stop else ""
         yield (
-            f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on, and a second "
-            f"one would destroy its data. Repair the kubelet: {kubectl('describe', NODE, node)}"
+            f"the kubelet of {node} does not report, but virt-handler there does, so its guest probably runs on{gone}. A "
+            f"second guest would destroy its data, so KubeVirt starts none while the first one is reported. Repair the "
+            f"kubelet: {kubectl('describe', NODE, node)}{decision}"
         )
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)

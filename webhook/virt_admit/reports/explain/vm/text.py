@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.vm_events import VmEvent
+from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
 from virt_admit.model.kubernetes.kinds import by_resource
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
@@ -17,6 +18,8 @@ from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, Vm
 
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
+_SHORT: Final = 60
+"""Characters of a reason that is repeated rather than referred to."""
 _MOST_RULES: Final = 10
 _SUBJECT: Final = "the VM "
 EVENTS: Final = {
@@ -35,7 +38,8 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
     """Return the report as text: what the VM is, what would happen, and what decides on it."""
     parts: tuple[tuple[str, Rows], ...] = (
         (headline(report), list(facts(report))),
-        ("What would happen", list(_events(report))),
+        ("Why it does not run", [(why,)] if (why := _why_off(report)) else []),
+        ("What would happen", [] if rests(report) else [row[:3] for row in events(report)]),
         ("Why not to other nodes", list(_nodes(report))),
         ("Last migrations", list(migrations(report.migrations))),
         ("Budgets that select its pod", list(budgets(report.budgets))),
@@ -70,8 +74,15 @@ def headline(report: VmReport) -> str:
         return (
             f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, does not run yet"
         )
-    silent = ", which does not report" if vm.node_reports is False else ""
-    return f"{called}: {vm.phase} on {vm.node}{silent}"
+    silent = (
+        ", which does not report"
+        if vm.node_lost
+        else ", whose kubelet does not report"
+        if vm.node_reports is False
+        else ""
+    )
+    paused = f", but paused ({vm.paused})" if vm.paused else ""
+    return f"{called}: {vm.phase} on {vm.node}{paused}{silent}"
 
 
 def facts(report: VmReport) -> Iterator[tuple[str, str]]:
@@ -82,7 +93,8 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     yield "eviction strategy", _strategy(report)
     yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
     if report.vm.node is None:
-        yield "could start on", _named(report.candidates, "no node")
+        later = ", once the cause below is gone" if report.candidates and report.events[0].remedy else ""
+        yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
         return
     yield "cluster upgrade", _upgrade(report)
     yield "could go to", _named(report.candidates, "no other node")
@@ -133,9 +145,27 @@ def _queue(report: VmReport) -> str:
     return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
 
 
-def _events(report: VmReport) -> Iterator[tuple[str, str, str]]:
+def rests(report: VmReport) -> bool:
+    """Return whether nothing happens to the VM as it does not run, for one reason."""
+    return {(event.outcome, event.reason) for event in report.events} == {
+        (EventEffect.NOT_RUNNING, report.events[0].reason)
+    }
+
+
+def _why_off(report: VmReport) -> str:
+    """Return why a VM does not run; empty: it does, or nothing is known but that."""
+    reason = report.events[0].reason
+    return reason if rests(report) and reason != NOT_RUNNING else ""
+
+
+def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each event with its outcome, reason and remedy. What several have in common is said once."""
+    said: dict[str, str] = {}
     for event in report.events:
-        yield EVENTS[event.event], event.outcome, event.reason
+        first = said.setdefault(event.reason, EVENTS[event.event])
+        again = first != EVENTS[event.event] and len(event.reason) > _SHORT
+        reason, remedy = (f"as for {first}", "") if again else (event.reason, event.remedy)
+        yield EVENTS[event.event], event.outcome, reason, remedy
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
@@ -145,22 +175,33 @@ def todo(report: VmReport) -> tuple[str, ...]:
     """
     control = (part.remedy for part in report.control or () if part.healthy is not True)
     found: dict[str, str] = {}
-    is_lost = report.vm.node_reports is False
-    now = [event.remedy for event in report.events if is_lost or event.event is not VmEvent.LOSS]
+    now = [event.remedy for event in report.events if report.vm.node_lost or event.event is not VmEvent.LOSS]
     now += [volume.remedy for volume in report.volumes or ()]
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
     for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
         words = remedy.partition(": ")[0].rstrip(".").lower()
         found[words] = max(found.get(words, ""), remedy, key=len)
-    return tuple(found.values())
+    return tuple(
+        remedy
+        for words, remedy in found.items()
+        if not any(other != words and other.startswith(words) for other in found)
+    )
 
 
 def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
-    short = report.short or ()
-    for refusal in short[:_MOST_NODES]:
-        yield refusal.node, refusal.what
-    if len(short) > _MOST_NODES:
-        yield f"and {len(short) - _MOST_NODES} more", "see -o json"
+    """Yield why nodes do not take the VM, those with the same reasons in one row."""
+    by_reason: dict[str, list[str]] = {}
+    for refusal in report.short or ():
+        elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
+        by_reason.setdefault("KubeVirt does not run there" if elsewhere else refusal.what, []).append(refusal.node)
+    rows = [(names(nodes), what) for what, nodes in by_reason.items()]
+    yield from rows[:_MOST_NODES]
+    if len(rows) > _MOST_NODES:
+        yield f"and {sum(map(len, list(by_reason.values())[_MOST_NODES:]))} more", "see -o json"
+
+
+_WITHOUT_KUBEVIRT: Final = (launcher_pod.UNSERVED, "devices.kubevirt.io/")
+"""What a node lacks without virt-handler. Its other reasons, such as CPU features, only follow from that."""
 
 
 def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str, ...]]:

@@ -1,0 +1,82 @@
+"""A pod that its finalizer keeps: which controller removes it, and whether that works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+ARGO, KUEUE = "workflows.argoproj.io/status", "kueue.x-k8s.io/managed"
+NOW, THEN = "2026-01-01T12:00:00Z", "2026-01-01T09:00:00Z"
+WAITING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting"}}
+
+
+def kept(*finalizers: str) -> Any:
+    metadata = {"deletionTimestamp": THEN, "finalizers": list(finalizers)}
+    return manifest("v1", "Pod", "job-1", "etl", metadata=metadata, spec={"nodeName": "a"}, status={"phase": "Running"})
+
+
+def controller(name: str, *, ready: bool = False, state: Any = WAITING) -> Any:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name.rpartition("-")[0], "controller": True}
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+        "containerStatuses": [{"name": "main", "ready": ready, "state": state}],
+    }
+    return manifest(
+        "v1", "Pod", name, "argo", metadata={"ownerReferences": [owner]}, spec={"nodeName": "b"}, status=status
+    )
+
+
+def asked(*objects: Any, complete: tuple[str, ...] = ("*",)) -> tuple[str, str]:
+    nodes = [
+        manifest("v1", "Node", name, status={"conditions": [{"type": "Ready", "status": "True"}]}) for name in "ab"
+    ]
+    found = Snapshot([*nodes, *objects], complete=list(complete), time=NOW)
+    (blocker,) = drain_plan.plan(found, "a").nodes[0].pods.blockers
+    return blocker.reason, blocker.remedy
+
+
+def test_the_controller_crashes() -> None:
+    reason, remedy = asked(kept(ARGO), controller("workflow-controller-6b-x"))
+    assert reason == (
+        "It should have ended 180 minutes ago, but finalizer workflows.argoproj.io/status is still set: its controller, "
+        "Deployment argo/workflow-controller, does not work (CrashLoopBackOff: back-off 5m0s restarting)"
+    )
+    assert remedy == (
+        "Repair Deployment argo/workflow-controller, which then removes the finalizer by itself: kubectl describe pod "
+        "workflow-controller-6b-x -n argo"
+    )
+
+
+def test_a_controller_of_which_one_replica_works_is_not_called_broken() -> None:
+    both = controller("workflow-controller-6b-x"), controller("workflow-controller-6b-y", ready=True, state={})
+    reason, remedy = asked(kept(ARGO), *both)
+    assert reason.endswith("is still set")
+    assert remedy == (
+        "See why Deployment argo/workflow-controller does not remove it: kubectl logs workflow-controller-6b-y -n argo"
+    )
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "why", "remedy"),
+    [
+        (ARGO, ": its controller workflow-controller has no pod", "Let workflow-controller run, which then removes"),
+        (KUEUE, ": its controller kueue-controller-manager has no pod", "Let kueue-controller-manager run"),
+        ("batch.kubernetes.io/job-tracking", "", "Repair kube-controller-manager, which removes the finalizer"),
+        ("example.com/other", "", "Repair the controller of the finalizer: kubectl describe pod job-1 -n etl"),
+    ],
+)
+def test_no_pod_of_the_controller_is_known(finalizer: str, why: str, remedy: str) -> None:
+    reason, said = asked(kept(finalizer))
+    assert reason.endswith(f"finalizer {finalizer} is still set{why}")
+    assert said.startswith(remedy)
+
+
+def test_pods_that_were_not_read_may_be_there() -> None:
+    reason, _ = asked(kept(ARGO), complete=("nodes", "virtualmachineinstances.kubevirt.io"))
+    assert reason.endswith("is still set")

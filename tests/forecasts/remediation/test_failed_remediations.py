@@ -1,0 +1,97 @@
+"""Remediations that have failed for good: after a single template, or after the last one of several."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.remediation import awaited_return, failed_remediations
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOON = "2026-01-01T12:00:00Z"
+FAILED = {"type": "Succeeded", "status": "False", "reason": "TimedOut", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+
+
+def remediation(kind="SelfNodeRemediation", *conditions, **metadata):
+    group = "self-node" if kind == "SelfNodeRemediation" else "fence-agents"
+    found = manifest(f"{group}-remediation.medik8s.io/v1alpha1", kind, "w1", "ops", metadata=metadata)
+    found.data["status"] = {"conditions": list(conditions)}
+    return found
+
+
+def check(*begun, steps=0):
+    spec = {"escalatingRemediations": [{"order": order} for order in range(steps)]} if steps else {}
+    begun = [{"resource": {"kind": kind, "name": "w1", "namespace": "ops"}, **more} for kind, more in begun]
+    status = {"unhealthyNodes": [{"name": "w1", "remediations": begun}]}
+    return manifest("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", spec=spec, status=status)
+
+
+def cluster(*objects, complete=("*",)):
+    return Snapshot(list(objects), complete=list(complete), time=NOON)
+
+
+SNR, FAR = ("SelfNodeRemediation", {"started": "2026-01-01T11:55:00Z"}), ("FenceAgentsRemediation", {})
+OVER = ("SelfNodeRemediation", {"timedOut": "2026-01-01T10:30:00Z"})
+
+
+def test_a_single_template():
+    own = check(SNR)
+    found = failed_remediations.of_node(own, "w1", cluster(own, remediation("SelfNodeRemediation", FAILED)))
+    assert found is not None
+    assert found.reason == "SelfNodeRemediation ops/w1 has failed 60 min ago (TimedOut), and it is not tried again"
+    assert found.remedy.endswith("makes again: kubectl delete selfnoderemediation w1 -n ops")
+
+
+def test_nothing_is_awaited_of_it():
+    own = check(SNR)
+    assert awaited_return.advice("w1", cluster(own, remediation())).startswith("wait for NodeHealthCheck workers")
+    assert "delete its failed" in awaited_return.advice("w1", cluster(own, remediation("SelfNodeRemediation", FAILED)))
+
+
+@pytest.mark.parametrize(
+    ("begun", "steps", "ended"),
+    [([SNR], 2, False), ([OVER, FAR], 2, True), ([OVER, FAR], 3, False), ([OVER], 1, False)],
+    ids=["the next one follows", "the last one", "one is left", "the last one timed out: said elsewhere"],
+)
+def test_several_templates(begun, steps, ended):
+    own = check(*begun, steps=steps)
+    objects = [remediation(kind, FAILED) for kind in ("SelfNodeRemediation", "FenceAgentsRemediation")]
+    if not ended and begun == [OVER]:
+        objects = []
+    assert (failed_remediations.of_node(own, "w1", cluster(own, *objects)) is not None) is ended
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        remediation(),
+        remediation("SelfNodeRemediation", FAILED | {"status": "True"}),
+        remediation("SelfNodeRemediation", FAILED, deletionTimestamp=NOON),
+    ],
+    ids=["at work", "done", "being deleted"],
+)
+def test_one_that_has_not_failed(obj):
+    own = check(SNR)
+    assert failed_remediations.of_node(own, "w1", cluster(own, obj)) is None
+    assert failed_remediations.of_node(own, "w2", cluster(own, obj)) is None
+
+
+def test_one_that_cannot_be_read():
+    own = check(SNR, ("Other", {}))
+    hidden = cluster(own, complete=["nodes"])
+    assert failed_remediations.of_node(own, "w1", hidden) is None
+    assert [*failed_remediations.unread(own, "w1", hidden)] == [
+        "selfnoderemediations.self-node-remediation.medik8s.io ops/w1"
+    ]
+
+
+@pytest.mark.parametrize(("phase", "failed"), [("Failed", True), ("Waiting", False), ("Deleting", False)])
+def test_a_host_that_was_switched_off(phase, failed):
+    """Metal3 leaves a host alone that its administrator has switched off."""
+    metal = "infrastructure.cluster.x-k8s.io/v1beta1"
+    own = manifest("cluster.x-k8s.io/v1beta1", "MachineHealthCheck", "workers", "capi")
+    machine = manifest("cluster.x-k8s.io/v1beta1", "Machine", "m1", "capi")
+    found = cluster(own, machine, manifest(metal, "Metal3Remediation", "m1", "capi", status={"phase": phase}))
+    result = failed_remediations.of_node(own, "w1", found, machine)
+    assert (result is not None) is failed
+    if result is not None:
+        assert "spec.online of its BareMetalHost is false" in result.reason
+        assert result.remedy.endswith("kubectl delete metal3remediation m1 -n capi")

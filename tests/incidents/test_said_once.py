@@ -1,0 +1,76 @@
+"""What an explanation says once: a cause of several events, nodes with the same reasons, a remedy in two forms."""
+
+import json
+
+import pytest
+
+from . import failures, fourth_look, starts
+from .machines import draining, failed
+
+LACKS = (
+    "Live migration failed error encountered during MigrateToURI3 libvirt api call: virError(Code=9, Domain=31, "
+    "Message='operation failed: guest CPU doesn't match specification: missing features: vmx-vmfunc')"
+)
+LATE = "Live migration is not completed after 25600 seconds and has been aborted"
+
+
+def section(text, title):
+    return text.partition(f"\n{title}\n")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("incident", "begins"),
+    [
+        (starts.guest_ended_for_memory(), "it is not running: its guest ended with an error"),
+        (starts.volume_without_copies(), "it does not run yet (its VMI is Scheduling), because "),
+        (starts.scratch_space(), "its disk "),
+    ],
+)
+def test_why_a_vm_does_not_run(ask, incident, begins):
+    text, data = (ask(incident.items, *incident.ask, *more) for more in ((), ("-o", "json")))
+    reasons = [each["reason"] for each in json.loads(data)["events"]]
+    assert (len(reasons), len(set(reasons))) == (5, 1)
+    assert reasons[0].startswith(begins)
+    assert section(text, "Why it does not run").strip() == reasons[0]
+    assert (text.count(reasons[0]), "What would happen" in text) == (1, False)
+
+
+def test_a_cause_of_several_events(ask):
+    words = " ".join(section(ask(fourth_look.older_devices().items, "explain", "vm/web"), "What would happen").split())
+    assert words.count("Features 0x1c0010130afffaf unsupported") == 2  # the drain has a reason of its own
+    assert "a migration now does not start as for an update of KubeVirt" in words
+
+
+def test_nodes_with_the_same_reasons(ask):
+    items = fourth_look.older_devices().items
+    rows = section(ask(items, "explain", "vm/web"), "Why not to other nodes")
+    assert "cp1, cp2, cp3  KubeVirt does not run there" in rows
+    short = json.loads(ask(items, "explain", "vm/web", "-o", "json"))["short"]
+    assert all(
+        "taint node-role.kubernetes.io/control-plane" in each["what"] for each in short if each["node"][:2] == "cp"
+    )
+
+
+def test_a_vm_that_a_cause_keeps_off_could_start_after_it(ask):
+    said = ask(starts.webhooks_that_refuse_their_own_pods().items, "explain", "vm/web")
+    assert ", once the cause below is gone\n" in said
+
+
+def test_nodes_that_were_not_tried(ask):
+    items = draining()
+    failed(items, "web", LACKS, ("w2",) * 5)
+    said = ask(items, "explain", "vm/web")
+    assert "on every node" not in said
+    assert "on each node tried so far, not yet w3: w2: " in said
+    remedies = [line.partition(", which takes effect")[0] for line in section(said, "To do").splitlines()]
+    assert len(remedies) == len(set(remedies))
+
+
+def test_a_migration_after_others_that_were_cancelled(ask):
+    items = failures.busy_memory().items
+    failed(items, "web", LATE, ("w2", "w2"), lasted=25_600)
+    items.append(
+        items.pop(next(i for i, each in enumerate(items) if each["metadata"]["name"] == "kubevirt-evacuation-web"))
+    )
+    said = ask(items, "explain", "vm/web")
+    assert "is under way, and its last 2 migrations were cancelled after" in said

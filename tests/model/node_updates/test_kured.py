@@ -1,0 +1,88 @@
+"""The lock of kured: who has it, when it ends, and who waits for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.node_updates import kured, updaters
+
+NOW = "2026-01-01T12:00:00Z"
+HOUR = 3600 * 10**9
+
+
+def node(
+    name: str, *, cordoned: bool = False, needed: str = "", ready: str = "True", since: str = "2025-12-01T00:00:00Z"
+):
+    notes = {"weave.works/kured-most-recent-reboot-needed": needed} if needed else {}
+    status = {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": since}]}
+    return manifest(
+        "v1", "Node", name, metadata={"annotations": notes}, spec={"unschedulable": cordoned}, status=status
+    )
+
+
+def lock(on: str, since: str = "2026-01-01T09:00:00Z", lasts: Any = 0) -> dict[str, Any]:
+    return {"nodeID": on, "metadata": {"unschedulable": False}, "created": since, "TTL": lasts}
+
+
+def cluster(value: Any, *nodes: Any) -> Snapshot:
+    text = value if isinstance(value, str) else json.dumps(value)
+    daemon = manifest("apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": {kured.LOCK: text}})
+    return Snapshot([daemon, *nodes], complete=["*"], time=NOW)
+
+
+def test_the_node_with_the_lock_is_drained_and_the_others_wait() -> None:
+    needed = "2026-01-01T08:00:00Z"
+    found = cluster(lock("a"), node("a", cordoned=True, needed=needed), node("b", needed=needed), node("c"))
+    update = updaters.of_nodes(found)["a"]
+    assert (update.kind, update.name, update.phase) == ("DaemonSet", "kured", "draining")
+    (words,) = kured.words(found)
+    assert words == (
+        "b waits for the lock of kured (DaemonSet kube-system/kured), which a has for 3 h 00. kured goes on by itself once a "
+        "is empty. Its lock does not expire, as --lock-ttl is not set"
+    )
+
+
+def test_a_node_that_was_rebooted_since_does_not_wait() -> None:
+    back = node("b", needed="2026-01-01T08:00:00Z", since="2026-01-01T08:30:00Z")
+    assert kured.waiting(cluster(lock("a"), node("a", cordoned=True), back)) == ()
+
+
+def test_nodes_without_marks() -> None:
+    (words,) = kured.words(cluster(lock("a"), node("a", cordoned=True), node("b")))
+    assert words.startswith("Other nodes that need a reboot wait for the lock")
+
+
+@pytest.mark.parametrize(("lasts", "held"), [(2 * HOUR, False), (4 * HOUR, True), (2**70, True), ("1h", True)])
+def test_a_lock_that_expires(lasts: Any, held: bool) -> None:
+    assert bool(kured.locks(cluster(lock("a", lasts=lasts), node("a", cordoned=True)))) is held
+
+
+def test_a_lock_that_ends_after_the_last_year_of_the_calendar() -> None:
+    (found,) = kured.locks(cluster(lock("a", since="9999-12-31T00:00:00Z", lasts=2**62), node("a")))
+    assert found.until is None
+
+
+def test_the_end_of_a_lock_is_said() -> None:
+    (words,) = kured.words(cluster(lock("a", lasts=4 * HOUR), node("a", cordoned=True)))
+    assert words.endswith("Its lock expires at 2026-01-01T13:00:00Z")
+
+
+def test_several_locks() -> None:
+    both = {"maxOwners": 2, "locks": [lock("b"), lock("a")]}
+    assert [each.node for each in kured.locks(cluster(both, node("a"), node("b")))] == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", ["", "{", "[]", "3", '{"nodeID": 3}', '{"nodeID": ""}', '{"locks": [1, {}]}'])
+def test_a_value_that_kured_does_not_write(value: str) -> None:
+    assert kured.locks(cluster(value, node("a"))) == ()
+
+
+def test_a_node_that_is_not_cordoned_or_does_not_report() -> None:
+    assert updaters.of_nodes(cluster(lock("a"), node("a"))) == {}
+    assert updaters.of_nodes(cluster(lock("gone"), node("a"))) == {}
+    assert updaters.of_nodes(cluster(lock("a"), node("a", cordoned=True, ready="Unknown")))["a"].phase == "rebooting"

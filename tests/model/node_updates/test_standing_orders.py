@@ -1,0 +1,174 @@
+"""Orders to update nodes that stand still: what certainly holds one, what is only quoted, and what goes on."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.node_updates import talos_upgrades, upgrade_plans
+
+NOON, LONG_AGO, JUST_NOW = "2026-01-01T12:00:00Z", "2025-12-31T12:00:00Z", "2026-01-01T11:55:00Z"
+PLANS, TUPPR = "upgrade.cattle.io", "tuppr.home-operations.com"
+TAINT = {"key": "dedicated", "effect": "NoSchedule"}
+
+
+def cluster(*objects, complete=("*",)):
+    return Snapshot(list(objects), complete=list(complete), time=NOON)
+
+
+# --- Plans -------------------------------------------------------------------------------------------------------
+
+
+def plan(*conditions, **spec):
+    found = manifest(f"{PLANS}/v1", "Plan", "servers", "system-upgrade", spec=spec)
+    resolved = {"type": "LatestResolved", "status": "True", "lastUpdateTime": LONG_AGO}
+    found.data["status"] = {"conditions": [*conditions] if conditions else [resolved]}
+    return found
+
+
+def pod(*, on="", said="0/1 nodes are available", **more):
+    unplaced = {"type": "PodScheduled", "status": "False", "message": said}
+    labels = {f"{PLANS}/plan": "servers", f"{PLANS}/node": "a"}
+    return manifest(
+        "v1",
+        "Pod",
+        "apply",
+        "system-upgrade",
+        metadata={"labels": labels, "creationTimestamp": JUST_NOW},
+        spec={"nodeName": on, **more},
+        status={"phase": "Pending", "conditions": [unplaced]},
+    )
+
+
+def node(*taints):
+    return manifest("v1", "Node", "a", spec={"taints": list(taints)})
+
+
+def plans(*objects):
+    return [(each.certain, each.reason) for each in upgrade_plans.standing(cluster(*objects))]
+
+
+def test_a_taint_that_the_plan_does_not_tolerate():
+    ((certain, reason),) = plans(plan(), pod(), node(TAINT))
+    assert certain
+    assert reason.startswith("Plan system-upgrade/servers tolerates no taint dedicated:NoSchedule of a")
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (pod(on="a"), node(TAINT)),
+        (pod(said="", tolerations=[{"operator": "Exists"}]), node(TAINT)),
+        (pod(said=""), node({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"})),
+        (pod(said=""), node({"key": "dedicated", "effect": "PreferNoSchedule"})),
+        (pod(said=""),),
+        (node(TAINT),),
+    ],
+    ids=["it runs", "tolerated", "passes by itself", "only preferred", "no such node", "no pod"],
+)
+def test_a_plan_that_goes_on(objects):
+    assert plans(plan(), *objects) == []
+
+
+def test_a_plan_that_is_complete():
+    assert plans(plan({"type": "Complete", "status": "True"}), pod(), node(TAINT)) == []
+
+
+def test_a_pod_that_finds_no_node_for_another_reason():
+    ((certain, reason),) = plans(plan(), pod(said="Insufficient cpu"), node())
+    assert not certain
+    assert reason == "Plan system-upgrade/servers goes on: no node takes its pod apply for 5 min: Insufficient cpu"
+    young = {"type": "LatestResolved", "status": "True", "lastUpdateTime": JUST_NOW}
+    assert plans(plan(young), pod(said="Insufficient cpu"), node()) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason", "since", "quoted"),
+    [
+        ("Validated", "Error", LONG_AGO, True),
+        ("LatestResolved", "Error", LONG_AGO, True),
+        ("Complete", "JobFailed", LONG_AGO, True),
+        ("Complete", "SyncJob", LONG_AGO, False),
+        ("Complete", "JobFailed", JUST_NOW, False),
+    ],
+)
+def test_what_the_controller_says_of_a_plan(condition, reason, since, quoted):
+    own = {"type": condition, "status": "False", "reason": reason, "message": "no such host", "lastUpdateTime": since}
+    words = f"Plan system-upgrade/servers goes on: {condition} is False for 24 h 00: no such host"
+    assert plans(plan(own)) == ([(False, words)] if quoted else [])
+
+
+# --- tuppr -------------------------------------------------------------------------------------------------------
+
+
+def upgrade(phase="Pending", *, kind="TalosUpgrade", since=LONG_AGO, notes=None, checks=(), **status):
+    status = {"phase": phase, "startedAt": since, "lastUpdated": since, "message": "why", **status}
+    notes = {"annotations": notes or {}}
+    spec = {"healthChecks": list(checks)}
+    return manifest(f"{TUPPR}/v1alpha1", kind, "own", metadata=notes, spec=spec, status=status)
+
+
+def check(expression, name="x"):
+    return {"apiVersion": "example.com/v1", "kind": "Thing", "name": name, "namespace": "shop", "expr": expression}
+
+
+THING = manifest("example.com/v1", "Thing", "x", "shop", status={"phase": "ready", "ceph": {"health": "OK"}})
+
+
+def orders(own, *objects, complete=("*",)):
+    found = cluster(own, *objects, complete=complete)
+    return [(each.certain, each.reason) for each in talos_upgrades.standing(found)]
+
+
+@pytest.mark.parametrize("kind", ["TalosUpgrade", "KubernetesUpgrade"])
+def test_an_upgrade_that_has_waited_for_long_is_quoted(kind):
+    assert orders(upgrade(kind=kind)) == [(False, f"{kind} own begins: it is Pending for 24 h 00: why")]
+    assert orders(upgrade(kind=kind, since=JUST_NOW)) == []
+
+
+@pytest.mark.parametrize("phase", ["Completed", "MaintenanceWindow"])
+def test_an_upgrade_that_is_over_or_waits_for_its_time(phase):
+    assert orders(upgrade(phase)) == []
+
+
+def test_an_upgrade_that_waits_for_another_one():
+    assert orders(upgrade(kind="KubernetesUpgrade"), upgrade("Upgrading", since=JUST_NOW)) == []
+
+
+def test_an_upgrade_that_does_not_move():
+    assert orders(upgrade("Rebooting")) == [
+        (False, "TalosUpgrade own goes on: it is Rebooting and unchanged for 24 h 00: why")
+    ]
+
+
+def test_an_upgrade_that_its_administrator_has_to_continue():
+    assert orders(upgrade("Failed")) == [(True, "TalosUpgrade own has failed, and tuppr does not try it again: why")]
+    held = upgrade("Draining", notes={f"{TUPPR}/suspend": "yes"})
+    assert orders(held) == [(True, "TalosUpgrade own is suspended by its annotation")]
+
+
+@pytest.mark.parametrize(
+    ("expression", "missing"),
+    [
+        ("status.phase == 'ready' && !status.busy", "status.busy"),
+        ("object.status.busy == false", "status.busy"),
+        ("status.ceph.state == 'OK'", "status.ceph.state"),
+        ("status.conditions.exists(c, c.status == 'True')", "status.conditions"),
+        ("status.phase == 'ready'", ""),
+        ("status.ceph.health in ['OK']", ""),
+        ("status.phase == 'ready' || status.busy", ""),
+        ("has(status.busy) && status.busy", ""),
+        ("status.?busy.orValue(false)", ""),
+        ("object.spec.status.busy", ""),
+        ("status.phase == 'status.busy'", ""),
+    ],
+)
+def test_a_check_that_reads_a_missing_field(expression, missing):
+    ((certain, reason),) = orders(upgrade(checks=[check(expression)]), THING)
+    assert certain is bool(missing)
+    assert f"has no {missing} " in reason if missing else reason.startswith("TalosUpgrade own begins")
+
+
+@pytest.mark.parametrize(("name", "complete"), [("", ("*",)), ("y", ("*",)), ("x", ("nodes",))])
+def test_a_check_of_an_object_that_is_not_known(name, complete):
+    ((certain, _),) = orders(upgrade(checks=[check("status.busy", name)]), complete=complete)
+    assert not certain

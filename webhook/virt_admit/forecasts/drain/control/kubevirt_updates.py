@@ -1,0 +1,135 @@
+"""An update of KubeVirt that does not end: what keeps virt-operator from replacing its components.
+
+virt-operator replaces virt-handler first, on one node and then on a few at a time, and goes on after every node has a ready one
+of the new release. A pod of a node that does not report never ends, and counts as one of those that may be unavailable. VMs
+run on meanwhile. Sources: kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade,
+:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady, :pkg/virt-operator/util/client.go#UpdateConditionsUpdating;
+kubernetes/kubernetes:pkg/controller/daemon/update.go#rollingUpdate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, KUBEVIRT, NODE, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, cut, sentence
+
+_HANDLER: Final = "virt-handler"
+_UNDER_WAY: Final = "UpdateInProgress"
+READS: Final[Reads] = union(
+    virt_handlers.READS,
+    awaited_return.READS,
+    {
+        KUBEVIRT: (),
+        DAEMON_SET: (
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+            "status.desiredNumberScheduled",
+            "status.updatedNumberScheduled",
+        ),
+    },
+)
+_USUAL: Final = timedelta(minutes=30)
+"""An update of a small cluster takes ten minutes. A node is rebooted in less."""
+
+
+class HeldUpdate(NamedTuple):
+    """An update of KubeVirt that does not end by itself."""
+
+    kubevirt: Object
+    reason: str
+    remedy: str
+    nodes: tuple[str, ...]
+    """The nodes whose virt-handler cannot be replaced."""
+    brief: str
+    """The reason and the remedy in as few words as a finding has."""
+
+    @property
+    def note(self) -> str:
+        """What is said of it beside a drain of nodes."""
+        return sentence(f"{self.reason}. {capital(self.remedy)}")
+
+
+def is_under_way(kubevirt: Object) -> bool:
+    """Return whether a KubeVirt says that it is being updated."""
+    progressing = kubevirt.condition("Progressing")
+    return progressing["status"].text == "True" and progressing["reason"].text == _UNDER_WAY
+
+
+def held(cluster: Cluster) -> HeldUpdate | None:
+    """Return what keeps an update of KubeVirt from its end; None: none is under way, or it goes on as far as is known."""
+    return cluster.cached(_held)
+
+
+def _held(cluster: Cluster) -> HeldUpdate | None:
+    return next((each for kubevirt in cluster.known(KUBEVIRT) for each in _of(kubevirt, cluster)), None)
+
+
+def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
+    progressing, target = kubevirt.condition("Progressing"), kubevirt.at("status", "targetKubeVirtVersion").text
+    lasts = clock.since(progressing["lastTransitionTime"].text, cluster)
+    if (
+        progressing["status"].text != "True"
+        or progressing["reason"].text != _UNDER_WAY
+        or lasts is None
+        or lasts < _USUAL
+    ):
+        return
+    update = f"the update of KubeVirt to {target or 'another release'} lasts for {clock.duration(lasts)}"
+    silent = [node.name for node in cluster.known(NODE) if _is_lost(node.name, cluster)]
+    if silent:
+        which = ", ".join(f"{name}, which {node_health.silent_for(name, cluster)}" for name in silent[:2])
+        which += f" and {len(silent) - 2} more" if len(silent) > 2 else ""
+        reason = f"{update} and does not end before {_HANDLER} is replaced on {which}{_rollout(kubevirt, cluster)}. VMs run on"
+        brief = f"{cut(update, 80)}: {_HANDLER} on {cut(silent[0], 40)} is not replaced before that reports. {_BACK}"
+        yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
+        return
+    sick = {node.name: why for node in cluster.known(NODE) if (why := virt_handlers.problem(cluster, node.name))}
+    for name, why in list(sick.items())[:1]:
+        pod = virt_handlers.pod(cluster, name)
+        command = about("describe", pod, POD) if pod is not None else kubectl("describe", NODE, name)
+        more = f" (and {len(sick) - 1} more)" if len(sick) > 1 else ""
+        brief = f"{cut(update, 80)}: {cut(why, 80)}. Repair it."
+        yield HeldUpdate(kubevirt, f"{update}, and {why}{more}", typed("repair it", command), tuple(sick), brief)
+
+
+_BACK: Final = "Bring it back; if it stays away, delete its Node once it is off."
+
+
+def _is_lost(node: str, cluster: Cluster) -> bool:
+    """Return whether a node has not reported for so long that no reboot explains it, and its virt-handler is there."""
+    if not node_health.silence_now(node, cluster):
+        return False
+    handler, own = virt_handlers.pod(cluster, node), find(cluster, NODE, "", node)
+    if handler is None or own is None or (not handler.deleted and handler.condition("Ready")["status"].text == "True"):
+        return False
+    lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
+    return lasts is not None and lasts >= _USUAL
+
+
+def _rollout(kubevirt: Object, cluster: Cluster) -> str:
+    """Return how far the roll-out of virt-handler is, by its DaemonSet; empty: that is not known."""
+    own = find(cluster, DAEMON_SET, kubevirt.namespace, _HANDLER)
+    total = own.at("status", "desiredNumberScheduled").integer if own is not None else None
+    if own is None or total is None:
+        return ""
+    done = own.at("status", "updatedNumberScheduled").integer or 0
+    limit = own.at("spec", "updateStrategy", "rollingUpdate", "maxUnavailable").value
+    uses = f"; that pod uses up its maxUnavailable {limit}" if limit == 1 else ""
+    return f" ({done} of {total} are updated{uses})"
+
+
+def _return(node: str, cluster: Cluster) -> str:
+    """Return what brings a node back, or takes it out of the cluster, after which the update goes on."""
+    away = "; if it stays away, make sure that it is off, and delete its Machine, or else its Node"
+    otherwise = typed(f"bring {node} back{away}", kubectl("describe", NODE, node))
+    return awaited_return.advice(node, cluster, otherwise)

@@ -1,0 +1,83 @@
+"""Webhooks without an answer that refuse each change of a VM: it cannot be created, changed, started or stopped.
+
+virt-api writes the spec of the VM for some run strategies and its status for others, and webhooks that name
+``virtualmachines`` do not get the status. Source: kubevirt/kubevirt:pkg/virt-api/rest/lifecycle.go#StartVMRequestHandler
+#StopVMRequestHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control.webhook_reach import Webhook
+from virt_admit.forecasts.placement.components import service_pods
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import webhook_requests
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import SERVICE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.problems import Problem, ProblemCause
+
+_SPEC: Final = InterceptedRequest("UPDATE", "kubevirt.io", "virtualmachines")
+_STATUS: Final = InterceptedRequest("UPDATE", "kubevirt.io", "virtualmachines/status")
+_STARTS: Final = {"Halted": _SPEC, "Manual": _STATUS, "RerunOnFailure": _STATUS}
+_STOPS: Final = {"Always": _SPEC, "Once": _SPEC, "Manual": _STATUS, "RerunOnFailure": _STATUS}
+"""The request with which virtctl starts and stops a VM, by run strategy."""
+_OPT_OUT: Final = frozenset(("disable", "disabled", "ignore", "skip"))
+"""Values of labels by which products let a namespace opt out."""
+
+
+def refused_start(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return which webhook refuses ``virtctl start``; None: none does, or none is known."""
+    return _refused(vm, _STARTS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl start fails", cluster)
+
+
+def refused_change(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return which webhook refuses changes of a VM, and ``virtctl stop`` if it does that; None: none, or none is known."""
+    found = _refused(vm, _STOPS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl stop fails", cluster)
+    return found or _refused(vm, _SPEC, "it cannot be changed", cluster)
+
+
+def _refused(vm: Object, request: InterceptedRequest | None, effect: str, cluster: Cluster) -> Problem | None:
+    known = cluster.cached(_webhooks)
+    if request is None or not known:
+        return None
+    namespace = vms.namespace_of(vm)
+    labels = cluster.cached(webhook_reach.namespace_labels).get(namespace)
+    asked = request._replace(namespace=namespace, namespace_labels=labels, name=vm.name, labels=vm.labels)
+    for webhook in known:
+        silent = webhook_reach.silence(webhook, cluster)
+        if silent and webhook_requests.gets(webhook.field, asked) is True:
+            return _problem(webhook, silent, effect, namespace, cluster)
+    return None
+
+
+def _webhooks(cluster: Cluster) -> tuple[Webhook, ...]:
+    return webhook_reach.failing_closed((_SPEC, _STATUS), cluster).webhooks
+
+
+def _problem(webhook: Webhook, silent: str, effect: str, namespace: str, cluster: Cluster) -> Problem:
+    broken = service_pods.broken(webhook.service, cluster) if not webhook.expired else None
+    because = f" ({broken.words})" if broken is not None else ""
+    reason = (
+        f"{effect}, because {webhook.title} refuses each change of a VM in namespace {namespace}: {silent}{because}"
+    )
+    name = webhook.service
+    repair = (
+        broken.remedy if broken else typed("repair what is behind it", kubectl("describe", SERVICE, name[1], name[0]))
+    )
+    ways = (repair, *_opt_out(webhook, namespace))
+    return Problem(f"{reason}. It does not end by itself", "; ".join(ways), ProblemCause.COMPONENT)
+
+
+def _opt_out(webhook: Webhook, namespace: str) -> Iterator[str]:
+    """Yield how one namespace is left out by a label that the webhook itself names for that."""
+    for each in webhook.field.at("namespaceSelector", "matchExpressions").items():
+        values = [value.text for value in each["values"].items() if value.text in _OPT_OUT]
+        if each["operator"].text == "NotIn" and values and each["key"].text:
+            label = shell("kubectl", "label", "namespace", argument(namespace), f"{each['key'].text}={values[0]}")
+            yield f"as a decision, leave namespace {namespace} out of that webhook until then: {label}"

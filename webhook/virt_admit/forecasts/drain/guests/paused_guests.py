@@ -1,0 +1,102 @@
+"""Guests that are paused: by a user, by an I/O error, or by the monitor of a migration.
+
+After an I/O error virt-handler resumes the guest again and again, every three minutes at most: it goes on as soon as its
+storage takes the write. Nothing refuses its migration, but QEMU flushes the disks at its end, which meets the same storage.
+A paused guest arrives paused, and KubeVirt resumes no guest that a user has paused. Sources:
+kubevirt/kubevirt:pkg/virt-handler/vm.go#calculatePausedCondition (ioErrorRetryManager),
+:pkg/virt-launcher/notify-client/client.go (event IOerror), :pkg/virt-launcher/virtwrap/live-migration-source.go
+(MIGRATE_PAUSED, no MIGRATE_ABORT_ON_ERROR); libvirt/libvirt:src/qemu/qemu_migration.c#qemuMigrationSrcIsAllowed;
+qemu/qemu:migration/migration.c#migration_completion_precopy (bdrv_inactivate_all).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from virt_admit.forecasts.drain.guests import refusing_storage
+from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
+
+IO_ERROR: Final = "PausedIOError"
+BY_USER: Final = "PausedByUser"
+_WORDS: Final = {
+    IO_ERROR: "an I/O error",
+    BY_USER: "a user",
+    "PausedByMigrationMonitor": "the monitor of its migration",
+}
+_VOLUME: Final = re.compile(r"(?:at the volume|space on volume): ([\w.-]{1,253})")
+_NO_SPACE: Final = "not enough space"
+
+
+def reason(vmi: Object) -> str:
+    """Return why a guest is paused, as KubeVirt names it: ``PausedIOError``; empty: it is not."""
+    paused = vmi.condition("Paused")
+    return (paused["reason"].text or "Paused") if paused["status"].text == "True" else ""
+
+
+def words(vmi: Object, cluster: Cluster) -> str:
+    """Return that a guest is paused, by what and since when: ``paused by an I/O error since 56 min``; empty: it is not."""
+    why = reason(vmi)
+    since = clock.instant(vmi.condition("Paused")["lastTransitionTime"].text)
+    age = f" since {vm_states_times.clock_words(since, cluster)}" if since is not None else ""
+    by = _WORDS.get(why)
+    return f"paused{f' by {by}' if by else ''}{age}" if why else ""
+
+
+def problem(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a guest stands still because its storage refuses I/O; None: it does not, or is paused by something else."""
+    if reason(vmi) != IO_ERROR:
+        return None
+    namespace = vms.namespace_of(vmi)
+    said = events.last_warning(vmi, "IOerror", None, cluster)
+    named = _VOLUME.search(said)
+    volumes = {name: claim for name, claim in _claims(vmi["spec"]) if named is None or name == named[1]}
+    fault = refusing_storage.first(namespace, tuple(volumes.values()), cluster)
+    of = f" of volume {named[1]}" if named is not None else f" of {names(volumes)}" if volumes else ""
+    full = ", which has no space left" if _NO_SPACE in said else ""
+    begin = f"its guest is {words(vmi, cluster)}: the storage{of} refuses reads or writes{full}"
+    because = f", as {fault.reason}" if fault is not None else ""
+    ends = "It goes on by itself once they succeed, and not before. Neither a move, a restart nor virtctl unpause helps"
+    if fault is not None:
+        remedy = fault.remedy
+    elif full:
+        remedy = _larger(vmi, volumes)
+    else:
+        remedy = typed("repair that storage", shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace))
+    return Problem(f"{begin}{because}. {ends}", remedy)
+
+
+def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the migration of a paused guest may fail; None: nothing of that kind is known."""
+    found = problem(vmi, cluster)
+    if found is None:
+        return None
+    why = f"its guest is {words(vmi, cluster)}, and a migration has to write to the same storage before it ends"
+    return found._replace(reason=why)
+
+
+def stays(vmi: Object) -> str:
+    """Return that a guest which a user has paused stays paused; empty: it is not paused by a user."""
+    return "; its guest is paused by a user, and stays so" if reason(vmi) == BY_USER else ""
+
+
+def _claims(spec: Field) -> Iterator[tuple[str, str]]:
+    """Yield the volumes of a VMI that have a claim, each with it."""
+    for volume in spec["volumes"].items():
+        yield from ((volume["name"].text or "?", claim) for claim in launcher_pod.claims_of(volume))
+
+
+def _larger(vmi: Object, volumes: Mapping[str, str]) -> str:
+    claims = sorted(set(volumes.values()))
+    described = shell("kubectl", "describe", "pvc", *map(argument, claims), "-n", vms.namespace_of(vmi))
+    words = f"make room in the storage of claim {names(claims)}, or expand the claim if its class allows that"
+    return typed(words, described if claims else "")

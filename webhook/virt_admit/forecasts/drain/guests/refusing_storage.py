@@ -1,0 +1,90 @@
+"""Storage that refuses the reads or writes of a guest: what its own object says of it.
+
+It declares no fields: where an object is not read, nothing is said of it. Sources:
+rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus; ceph/ceph:doc/rados/operations/health-checks.rst (OSD_FULL, POOL_FULL);
+longhorn/longhorn-manager:controller/volume_controller.go (robustness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME, PV, PVC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import cut, names
+from virt_admit.model.problems import Problem
+
+_CEPH: Final = (".rbd.csi.ceph.com", ".cephfs.csi.ceph.com")
+_LONGHORN: Final = "driver.longhorn.io"
+_FULL: Final = frozenset(("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL"))
+_HANGS: Final = "PG_AVAILABILITY"
+"""A warning, but reads and writes of some objects wait."""
+_LONGEST: Final = 60
+
+
+def problem(namespace: str, claim: str, cluster: Cluster) -> Problem | None:
+    """Return why the storage of a claim refuses reads or writes; None: its object does not say so, or is not known."""
+    try:
+        found = cluster.get(PVC, namespace, claim) if claim else None
+        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
+    except Unseen:
+        return None
+    csi = volume.at("spec", "csi") if volume is not None else None
+    driver = (csi["driver"].text or "") if csi is not None else ""
+    if csi is not None and driver.endswith(_CEPH):
+        return _of_ceph(csi["volumeAttributes"]["clusterID"].text or "", cluster)
+    if csi is not None and driver == _LONGHORN:
+        return _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster)
+    return None
+
+
+def _of_ceph(where: str, cluster: Cluster) -> Problem | None:
+    """Return what the Ceph cluster of a volume says. ``where``: its namespace, as Rook writes it; empty: not known."""
+    known = cluster.known(CEPH_CLUSTER)
+    own = [each for each in known if each.namespace == where]
+    ceph = own[0] if own else known[0] if len(known) == 1 else None
+    if ceph is None:
+        return None
+    said = ceph.at("status", "ceph", "details").map
+    failing = {code: each for code, each in sorted(said.items()) if _refuses(code, each)}
+    if not failing:
+        return None
+    words = names(f"{code} {cut(str(each.get('message') or ''), _LONGEST)}".strip() for code, each in failing.items())
+    full = not _FULL.isdisjoint(failing)
+    health = ceph.at("status", "ceph", "health").text or "?"
+    used = _used(ceph) if full else ""
+    reason = f"CephCluster {ceph.full_name} is {'full' if full else 'not healthy'} ({health}: {words}{used})"
+    described = about("describe", ceph, CEPH_CLUSTER)
+    if not full:
+        return Problem(reason, typed("repair the Ceph cluster", described))
+    room = "make room in Ceph: add OSDs, or delete images, snapshots and claims that are not needed"
+    ratio = "as a decision, raise the full ratio until then: ceph osd set-full-ratio 0.97"
+    return Problem(reason, f"{typed(room, described)}; {ratio}")
+
+
+def _refuses(code: str, said: object) -> bool:
+    severity = said.get("severity") if isinstance(said, Mapping) else None
+    return severity == "HEALTH_ERR" or (code == _HANGS and severity is not None)
+
+
+def _used(ceph: Object) -> str:
+    capacity = ceph.at("status", "ceph", "capacity")
+    used, total = capacity["bytesUsed"].integer, capacity["bytesTotal"].integer
+    return f"; {round(100 * used / total)} % used" if used and total else ""
+
+
+def _of_longhorn(handle: str, claim: str, cluster: Cluster) -> Problem | None:
+    volume = next((each for each in cluster.known(LONGHORN_VOLUME) if each.name == handle), None)
+    robustness = volume.at("status", "robustness").text if volume is not None else None
+    if volume is None or robustness != "faulted":
+        return None
+    remedy = typed("repair a copy of it in Longhorn", about("describe", volume, LONGHORN_VOLUME))
+    return Problem(f"Longhorn volume {volume.name} of claim {claim} is faulted: all its copies have failed", remedy)
+
+
+def first(namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:
+    """Return the first fault of the storage of these claims; None: nothing says so."""
+    return next(filter(None, (problem(namespace, claim, cluster) for claim in claims)), None)

@@ -1,0 +1,109 @@
+"""What is wrong with a pod that others rely on, in words, and what repairs it.
+
+It declares no fields: the webhook, which keeps few fields of pods, says less.
+
+Sources: kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go (CrashLoopBackOff),
+:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.messages import cut
+from virt_admit.model.scheduler.pods import FINISHED
+
+_STATUSES: Final = ("initContainerStatuses", "containerStatuses")
+_STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
+_KILLED: Final = "OOMKilled"
+_LONGEST: Final = 100
+
+
+class BrokenPod(NamedTuple):
+    """A pod that is not ready: why, since when, and what repairs it."""
+
+    pod: Object
+    why: str
+    """``CrashLoopBackOff, container manager OOMKilled at its limit of 300Mi``; empty: nothing says so."""
+    since: str
+    """`` since 312 min``; empty: not known."""
+    remedy: str
+
+    @property
+    def words(self) -> str:
+        """Return the pod with its fault, as ``pod NAME is not ready since 5 min: CrashLoopBackOff``."""
+        return f"pod {self.pod.name} is not ready{self.since}{f': {self.why}' if self.why else ''}"
+
+
+def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
+    """Return the first of these pods that is not ready, one whose cause is known before others; None: all are."""
+    found = [broken for pod in pods if (broken := of_pod(pod, cluster)) is not None]
+    return next((each for each in found if each.why), found[0] if found else None)
+
+
+def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
+    """Return what is wrong with a pod; None: it is ready, has ended, or does not say whether it is."""
+    ready = pod.condition("Ready")
+    if ready["status"].text == "True" or pod.at("status", "phase").text in FINISHED:
+        return None
+    if not ready.present and not any(True for _ in pod.at("status", "conditions").items()):
+        return None
+    age = clock.since(ready["lastTransitionTime"].text, cluster)
+    since = f" since {clock.duration(age)}" if age is not None else ""
+    why, container = _fault(pod)
+    return BrokenPod(pod, why, since, _remedy(pod, why, container))
+
+
+def _fault(pod: Object) -> tuple[str, str]:
+    """Return why a pod is not ready, and which container; empty: nothing says so."""
+    for kind in _STATUSES:
+        for status in pod.at("status", kind).items():
+            name, waiting = status["name"].text or "?", status.at("state", "waiting")
+            ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
+            reason = waiting["reason"].text or ""
+            if reason and reason not in _STARTING:
+                return ", ".join(filter(None, (reason, _end(pod, name, ended)))), name
+            if ended is not None and not status.at("state", "running").present:
+                return _end(pod, name, ended), name
+    placed = pod.condition("PodScheduled")
+    if not pod.at("spec", "nodeName").text and placed["status"].text == "False":
+        return cut(f"it has no node: {placed['message'].text or '?'}", _LONGEST), ""
+    return "", ""
+
+
+def _ends(status: Field) -> tuple[Field, Field]:
+    return status.at("state", "terminated"), status.at("lastState", "terminated")
+
+
+def _end(pod: Object, name: str, ended: Field | None) -> str:
+    """Return how a container ended."""
+    if ended is None:
+        return ""
+    if ended["reason"].text == _KILLED:
+        limit = limit_of(pod, name)
+        return f"container {name} {_KILLED}{f' at its limit of {limit}' if limit else ''}"
+    single = len(list(pod.at("spec", "containers").items())) == 1
+    return f"{'it' if single else f'container {name}'} ends with exit code {ended['exitCode'].integer}"
+
+
+def limit_of(pod: Object, name: str) -> str:
+    """Return the memory that a container may use; empty: it has no limit."""
+    containers = (each for each in pod.at("spec", "containers").items() if each["name"].text == name)
+    return next((each.at("resources", "limits", "memory").text or "" for each in containers), "")
+
+
+def _remedy(pod: Object, why: str, container: str) -> str:
+    described = kubectl("describe", POD, pod.name, pod.namespace)
+    if not container or (not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why):
+        return typed(f"repair pod {pod.name}", described)
+    choice = ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
+    logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *choice, "--previous")
+    if _KILLED in why:
+        return typed(f"give container {container} of pod {pod.name} more memory, and see what it did last", logs)
+    return typed(f"repair pod {pod.name}, whose last log says why it ends", logs)

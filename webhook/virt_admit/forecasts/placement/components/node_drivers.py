@@ -1,0 +1,102 @@
+"""CSI drivers that a node lacks although others have them: kube-scheduler may choose such a node, and no volume gets there.
+
+A driver is registered by its pod on the node, through the kubelet, in the CSINode of that node. Sources:
+kubernetes/kubernetes:pkg/volume/csi/csi_attacher.go#waitForVolumeAttachment, :pkg/volume/csi/nodeinfomanager,
+:pkg/scheduler/framework/plugins/nodevolumelimits/csi.go#Filter (a driver without an entry has no limit);
+issues longhorn/longhorn#6435.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
+from virt_admit.model.kubernetes.reads import Reads, union
+
+READS: Final[Reads] = union(
+    node_pods.READS, {CSI_NODE: ("spec.drivers.name",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)}
+)
+LACKS: Final = "CSI driver "
+"""How each reason begins that a node lacks a driver."""
+_NOT_REGISTERED: Final = re.compile(r"CSINode ([\w.-]{1,253}) does not contain driver ([\w.-]{1,253})")
+"""What the attach controller and external-attacher say (kubernetes-csi/external-attacher:pkg/controller/util.go)."""
+
+
+def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out."""
+    return cluster.cached(_lacking)
+
+
+def missing(node: str, namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
+    """Return the driver of a claim that a node lacks; empty: it has all, or that is not known."""
+    absent = lacking(cluster).get(node, frozenset())
+    needed = (_driver(namespace, claim, cluster) for claim in claims) if absent else ()
+    return next((driver for driver in needed if driver in absent), "")
+
+
+def reason(driver: str, node: str, cluster: Cluster) -> str:
+    """Return that a driver is not registered on a node, and which pod should do that."""
+    return f"{LACKS}{driver} is not registered on {node}{because(driver, node, cluster)}"
+
+
+def words(driver: str, node: str, cluster: Cluster) -> str:
+    """Return what brings a driver back to a node, without a command."""
+    pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
+    return f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on {node}"
+
+
+def remedy(driver: str, node: str, cluster: Cluster) -> str:
+    """Return what brings a driver back to a node."""
+    pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
+    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
+    if broken is not None:
+        return broken.remedy
+    described = kubectl("describe", POD, pod.name, pod.namespace) if pod is not None else ""
+    return typed(words(driver, node, cluster), described or kubectl("describe", CSI_NODE, node))
+
+
+def named_by(error: str) -> tuple[str, str] | None:
+    """Return node and driver of an error that says that the one lacks the other."""
+    found = _NOT_REGISTERED.search(error)
+    return (found[1], found[2]) if found is not None else None
+
+
+def because(driver: str, node: str, cluster: Cluster) -> str:
+    """Return the pod that does not register a driver, in brackets; empty: nothing is wrong with it, or it is not known."""
+    pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
+    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
+    if broken is not None:
+        return f" ({broken.words})"
+    if pod is not None or unlisted(cluster, POD):
+        return ""
+    others = (name for name, drivers in cluster.cached(_registered).items() if driver in drivers)
+    twin = next(filter(None, (node_pods.of_driver(driver, node_pods.of_node(each, cluster)) for each in others)), None)
+    return f" (DaemonSet {node_pods.daemon(twin)} has no pod there)" if twin is not None else ""
+
+
+def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
+    return {
+        node.name: frozenset(each["name"].text or "" for each in node.at("spec", "drivers").items())
+        for node in cluster.known(CSI_NODE)
+    }
+
+
+def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
+    found = cluster.cached(_registered)
+    known = frozenset[str]().union(*found.values())
+    return {node: known - own for node, own in found.items() if known - own}
+
+
+def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
+    """Return the driver of a claim's volume; empty: it has none, or that could not be read."""
+    try:
+        found = cluster.get(PVC, namespace, claim) if claim else None
+        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
+    except Unseen:
+        return ""
+    return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""

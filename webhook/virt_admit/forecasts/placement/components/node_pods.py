@@ -1,0 +1,64 @@
+"""The pod of a DaemonSet that serves something on one node, found by the name of what it serves.
+
+Neither a CSI driver nor a network plugin names its pods. They are found by the words in the names of their DaemonSets:
+``longhorn-csi-plugin`` for ``driver.longhorn.io``, ``csi-rbdplugin`` for ``rook-ceph.rbd.csi.ceph.com``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+
+READS: Final[Reads] = {POD: ("metadata.ownerReferences", "spec.nodeName")}
+_GENERAL: Final = re.compile(r"csi|plugin|node|driver|daemonset|agent|server|[^a-z]")
+"""Words that say what a DaemonSet is, not whose."""
+_OF_DRIVERS: Final = re.compile(r"csi|plugin|node")
+_ENDS: Final = frozenset(("com", "csi", "driver", "io", "k8s", "net", "org", "storage"))
+_ENOUGH: Final = 0.5
+"""The share of a name that has to be words of a driver."""
+
+
+def of_node(node: str, cluster: Cluster) -> Sequence[Object]:
+    """Return the pods of DaemonSets on a node, by name."""
+    return entry(cluster, _by_node, node) or ()
+
+
+def of_driver(driver: str, pods: Iterable[Object]) -> Object | None:
+    """Return the pod that most likely registers a CSI driver; None: none of these does."""
+    words = sorted({*re.split(r"[^a-z0-9]+", driver.lower())} - _ENDS, key=len, reverse=True)
+    rated = [(_share(daemon(pod), words), pod) for pod in pods if _OF_DRIVERS.search(daemon(pod))]
+    best = max(rated, key=lambda each: each[0], default=(0.0, None))
+    return best[1] if best[0] > _ENOUGH else None
+
+
+def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
+    """Return the pod of a network plugin; None: none of these has its name."""
+    return next((pod for part in (plugin, plugin.partition("-")[0]) for pod in pods if part in pod.name), None)
+
+
+def daemon(pod: Object) -> str:
+    """Return the DaemonSet of a pod; empty: none has made it."""
+    owner = pod.controller
+    return (owner["name"].text or "") if owner is not None and owner["kind"].text == "DaemonSet" else ""
+
+
+def _share(name: str, words: Iterable[str]) -> float:
+    """Return how much of a name is made of these words."""
+    own = rest = _GENERAL.sub("", name.lower())
+    for word in filter(None, words):
+        rest = rest.replace(word, "")
+    return 1 - len(rest) / len(own) if own else 0.0
+
+
+def _by_node(cluster: Cluster) -> dict[str, Sequence[Object]]:
+    found: dict[str, list[Object]] = {}
+    for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
+        if daemon(pod):
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return dict(found)

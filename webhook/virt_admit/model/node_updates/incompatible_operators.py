@@ -1,0 +1,78 @@
+"""Installed operators that support no later minor release of OpenShift, so that its update is not accepted.
+
+The Operator Lifecycle Manager names them in its condition Upgradeable. Its Subscription decides from which channel an operator
+is updated, and whether an administrator approves each InstallPlan. Source: openshift/operator-framework-olm:
+staging/operator-lifecycle-manager/pkg/controller/operators/openshift/helpers.go#incompatibleOperators #skew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.commands import about, kubectl, merge_patch, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, SUBSCRIPTION
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import names
+
+READS: Final[Reads] = {
+    SUBSCRIPTION: ("spec.channel", "spec.installPlanApproval", "spec.name", "status.installedCSV", "status.currentCSV"),
+    INSTALL_PLAN: ("spec.approved", "spec.clusterServiceVersionNames", "status.phase"),
+}
+_NAMED: Final = re.compile(r"maximum supported OCP version for ([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9]) is (\d+\.\d+)")
+_MINOR: Final = re.compile(r"^(.*-)(\d+)\.(\d+)$")
+
+
+def remedy(words: str, cluster: Cluster) -> str:
+    """Return how to update the operators that a refusal names; empty: it names none."""
+    found = list(dict.fromkeys(_NAMED.findall(words)))
+    if not found:
+        return ""
+    others = names([f"{installed} of {namespace}" for namespace, installed, _ in found[1:]], 200)
+    also = f" (and likewise for {others})" if others else ""
+    (namespace, installed, most), *_ = found
+    way, command = _way(namespace, installed, cluster)
+    then = f"The ordered update starts by itself once {installed} is replaced by one that supports more than {most}"
+    return typed(f"{way}{also}. {then}", command)
+
+
+def _way(namespace: str, installed: str, cluster: Cluster) -> tuple[str, str]:
+    """Return what updates an operator, and the command."""
+    own = next((each for each in cluster.known(SUBSCRIPTION, namespace) if _has(each, installed)), None)
+    if own is None:
+        what = f"Set a newer channel in the Subscription of {installed} in {namespace}, and approve its InstallPlan if needed"
+        return what, kubectl("get", SUBSCRIPTION, "", namespace)
+    waiting = next(_waiting(namespace, installed, cluster), None)
+    if waiting is not None:
+        patch = merge_patch(INSTALL_PLAN, waiting.name, namespace, {"spec": {"approved": True}})
+        return f"Approve InstallPlan {waiting.full_name}, which updates {installed}", patch
+    channel = own.at("spec", "channel").text or ""
+    manual = own.at("spec", "installPlanApproval").text == "Manual"
+    then = ", and approve its InstallPlan, as installPlanApproval is Manual" if manual else ""
+    title = f"{SUBSCRIPTION.kind} {own.full_name}"
+    how = f"Set the channel of {title}, now {channel or 'the default'}, to a newer one{_next(channel)}{then}"
+    return how, about("edit", own, SUBSCRIPTION)
+
+
+def _has(subscription: Object, installed: str) -> bool:
+    status = subscription["status"]
+    return installed in (status["installedCSV"].text, status["currentCSV"].text)
+
+
+def _next(channel: str) -> str:
+    """Return the usual name of the next channel, as `` such as stable-4.19``; empty: the name has no minor release."""
+    parts = _MINOR.match(channel)
+    return f" such as {parts[1]}{parts[2]}.{int(parts[3]) + 1}" if parts else ""
+
+
+def _waiting(namespace: str, installed: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the InstallPlans that update an operator and wait for their approval."""
+    package = installed.partition(".")[0]
+    for plan in cluster.known(INSTALL_PLAN, namespace):
+        listed = (each.text or "" for each in plan.at("spec", "clusterServiceVersionNames").items())
+        newer = any(name.partition(".")[0] == package and name != installed for name in listed)
+        if newer and plan.at("status", "phase").text == "RequiresApproval":
+            yield plan

@@ -1,0 +1,55 @@
+"""Orders to update nodes that stand still, by the objects of the updaters besides those of a platform.
+
+An order is an object such as a Plan of the system-upgrade-controller. Its updater says in its status how far it is.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import cut
+
+LONG: Final = timedelta(hours=1)
+"""A step of an order that lasts longer does not end as usual: a health check of a node update has ended by then."""
+_WORDS: Final = 240
+
+
+class StandingOrder(NamedTuple):
+    """An order that does not go on."""
+
+    order: Object
+    reason: str
+    remedy: str
+    certain: bool
+    """Whether it goes on only after an object is changed."""
+
+
+def title(order: Object) -> str:
+    """Return the kind and the full name of an order."""
+    return f"{order.kind} {order.full_name}"
+
+
+def age(text: str | None, cluster: Cluster) -> str:
+    """Return for how long something lasts that began then, as `` for 3 h 10``; empty: that is not known."""
+    lasts = clock.since(text, cluster)
+    return f" for {_long(lasts)}" if lasts is not None else ""
+
+
+def _long(length: timedelta) -> str:
+    return f"{length.days} days" if length >= timedelta(days=3) else clock.duration(length)
+
+
+def quoted(words: str | None) -> str:
+    """Return what a controller says, after a colon; empty: it says nothing."""
+    said = " ".join((words or "").split())
+    return f": {cut(said, _WORDS)}" if said else ""
+
+
+def is_long(text: str | None, cluster: Cluster) -> bool:
+    """Return whether something has certainly lasted for long since then."""
+    lasts = clock.since(text, cluster)
+    return lasts is not None and lasts >= LONG

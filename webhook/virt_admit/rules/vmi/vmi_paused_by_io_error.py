@@ -1,0 +1,62 @@
+"""The guest of a VMI stands still, because its storage refuses reads or writes.
+
+**Why.** QEMU pauses the guest at an I/O error (condition ``Paused``, reason ``PausedIOError``). virt-handler resumes it again
+and again, and it stops at the same request. The VMI is still Running, and a move meets the same storage.
+
+**Fix.** Repair the storage, or make room in it. The guest then goes on by itself.
+"""
+
+import re
+from typing import Final
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME
+from virt_admit.model.messages import room
+from virt_admit.rule import (
+    PV,
+    PVC,
+    VMI,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    cut,
+    rule,
+    union,
+)
+
+_FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
+
+
+@rule(
+    kinds=(VMI,),
+    reads=union(
+        clock.READS,
+        {
+            PVC: ("spec.volumeName",),
+            PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.csi.volumeAttributes.clusterID"),
+            CEPH_CLUSTER: ("status.ceph",),
+            LONGHORN_VOLUME: ("status.robustness",),
+        },
+    ),
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculatePausedCondition",
+        "https://github.com/kubevirt/kubevirt/issues/9704",
+    ),
+)
+def check(vmi: Object, context: Context) -> Findings:
+    if vmi.condition("Paused")["status"].text != "True":
+        return
+    from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415 - files alone know no guest that is paused
+
+    found = paused_guests.problem(vmi, context.cluster)
+    if found is None:
+        return
+    path = vmi.condition("Paused")["reason"].path
+    remedy = _FIRST_WAY.split(found.remedy)[0]
+    most = room(path, check.id) - len(remedy) - len(". .")
+    reason = found.reason.partition(". It goes on")[0]
+    yield Finding(path, f"{cut(reason, most)}. {remedy[:1].upper()}{remedy[1:]}.", value=found.reason)
