@@ -9,6 +9,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, obj, snapshot
 from tests.incidents.machines import find, guest, launcher_of
 from virt_admit.cli.main import virt_admit
+from virt_admit.forecasts.drain.workload_updates import Reach
 
 TAINT = "confirm that w1 is powered off, then: kubectl taint nodes w1 node.kubernetes.io/out-of-service=nodeshutdown:"
 
@@ -83,7 +84,7 @@ def test_a_guest_runs_on_without_its_kubelet(ask, pod):
     assert all(part["healthy"] for part in data["control"])
     assert "lost already" not in events["loss"]["reason"]
     assert events["reboot"]["outcome"] == "stays on its node"
-    assert (events["update"]["outcome"], events["migration"]["outcome"]) == ("retried for ever", "does not start")
+    assert (events["update"]["outcome"], events["migration"]["outcome"]) == (Reach.RETRIED, "does not start")
     assert "is not known" not in text
     assert text.startswith("VM vms/db: Running on w1, whose kubelet does not report\n")
     assert "repair or fence" not in text

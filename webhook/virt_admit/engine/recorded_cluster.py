@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from virt_admit.engine.object_table import Name, ObjectTable
-from virt_admit.engine.recorded_values import Ambient, Entry, Read, Value, same, same_outcome, whole
+from virt_admit.engine.recorded_values import Ambient, MappingEntry, Read, Value, same, same_outcome, whole
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -57,7 +57,7 @@ class RecordedCluster:
         """These, and all that use them, maybe over others. Between two rounds none of them is a hub."""
         self._hubs: set[Hashable] = set()
         """Values that are due and that many use. They are computed first: mostly they stay the same, and their users too."""
-        self._entries: dict[Hashable, set[Entry]] = {}
+        self._entries: dict[Hashable, set[MappingEntry]] = {}
         """By mapping the entries that are used."""
         self._left: set[Hashable] = set()
         """Values and entries that another value used and that none used when it was left."""
@@ -145,7 +145,7 @@ class RecordedCluster:
             key = self._left.pop()
             if key in self._users or self._entries.get(key):
                 continue
-            if isinstance(key, Entry):
+            if isinstance(key, MappingEntry):
                 self._entries[key.function].discard(key)
                 self._left.add(key.function)
             else:
@@ -270,7 +270,7 @@ class RecordedCluster:
 
     def entry(self, user: Value | None, function: Callable[[Cluster], Mapping[K, T]], key: K) -> T | None:
         """Return one entry of a mapping that others use too, and record who does."""
-        used, entry = self._current(function, function), Entry(function, key)
+        used, entry = self._current(function, function), MappingEntry(function, key)
         self._link(user, entry)
         self._entries.setdefault(function, set()).add(entry)
         found: Mapping[K, T] = used.outcome()

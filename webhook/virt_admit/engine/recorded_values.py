@@ -31,7 +31,7 @@ def whole(kind: Kind, namespace: str, name: str) -> Read:
     return kind, namespace, name, "whole"
 
 
-class Entry(NamedTuple):
+class MappingEntry(NamedTuple):
     """One entry of a value that is a mapping. What uses it rests on this entry alone."""
 
     function: Callable[[Cluster], Mapping[Any, Any]]
