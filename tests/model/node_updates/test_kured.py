@@ -52,6 +52,15 @@ def test_a_node_that_was_rebooted_since_does_not_wait() -> None:
     assert kured.waiting(cluster(lock("a"), node("a", cordoned=True), back)) == ()
 
 
+def test_a_holder_that_does_not_exist_is_no_node_to_wait_for() -> None:
+    for_good = cluster(lock("gone"), node("b", needed="2026-01-01T08:00:00Z"))
+    assert not list(kured.words(for_good))  # the lock is never given up, which ``hold`` says
+    (words,) = kured.words(cluster(lock("gone", lasts=24 * HOUR), node("b")))
+    assert words.endswith(
+        "which gone has for 3 h 00. That node does not exist any more. Its lock expires at 2026-01-02T09:00:00Z"
+    )
+
+
 def test_nodes_without_marks() -> None:
     (words,) = kured.words(cluster(lock("a"), node("a", cordoned=True), node("b")))
     assert words.startswith("Other nodes that need a reboot wait for the lock")

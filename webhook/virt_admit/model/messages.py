@@ -105,7 +105,12 @@ def capital(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Return the text with a capital first letter and a full stop."""
-    return f"{capital(text)}."
+    return ended(capital(text))
+
+
+def ended(text: str) -> str:
+    """Return the text with a full stop, unless an ellipsis ends it."""
+    return text if text.endswith("…") else f"{text}."
 
 
 _MOST_EDITS: Final = 2

@@ -127,19 +127,18 @@ def words(cluster: Cluster) -> Iterator[str]:
     who = f"{names(left)} wait{'s' * (len(left) == 1)}" if left else "Other nodes that need a reboot wait"
     now = clock.now(cluster)
     for lock in locks(cluster):
+        gone = not unlisted(cluster, NODE) and find(cluster, NODE, "", lock.node) is None
+        if gone and not lock.expires:
+            continue  # ``hold`` says it
         age = now - lock.since if lock.since is not None and now is not None else None
         since = f" for {clock.duration(age)}" if age is not None else ""
-        ends = (
-            f"expires at {clock.stamp(lock.until)}"
-            if lock.until is not None
-            else "does not expire, as --lock-ttl is not set"
-            if not lock.expires
-            else "may expire"
-        )
-        yield (
-            f"{who} for the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}. kured goes on by "
-            f"itself once {lock.node} is empty. Its lock {ends}"
-        )
+        ends = f"expires at {clock.stamp(lock.until)}" if lock.until is not None else "may expire"
+        whose = f"the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}"
+        if gone:
+            yield f"{who} for {whose}. That node does not exist any more. Its lock {ends}"
+        else:
+            lasts = ends if lock.expires else "does not expire, as --lock-ttl is not set"
+            yield f"{who} for {whose}. kured goes on by itself once {lock.node} is empty. Its lock {lasts}"
 
 
 # --- a lock that is never given up -----------------------------------------------------------------------------------

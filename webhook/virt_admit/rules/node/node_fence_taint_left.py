@@ -9,7 +9,7 @@ tolerates the taint uses the volume, or a remediation object that keeps its fina
 one that an administrator set has to be removed.
 """
 
-from virt_admit.model.messages import cut, room
+from virt_admit.model.messages import cut, ended, room
 from virt_admit.model.remediation import fence_taints
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
 
@@ -35,5 +35,5 @@ def check(node: Object, context: Context) -> Findings:
         end = "Finish its remediation, then remove the taint."
         if waits:
             most = room(found.taint.path, check.id) - len(begin) - len("Its remediator waits for .")
-            end = f"Its remediator waits for {cut(waits, most)}."
+            end = f"Its remediator waits for {ended(cut(waits, most))}"
         yield Finding(found.taint.path, f"{begin}{end}", value=node.name)

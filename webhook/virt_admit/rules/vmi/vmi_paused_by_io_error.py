@@ -11,7 +11,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME
-from virt_admit.model.messages import room
+from virt_admit.model.messages import ended, room
 from virt_admit.rule import (
     PV,
     PVC,
@@ -59,4 +59,4 @@ def check(vmi: Object, context: Context) -> Findings:
     remedy = _FIRST_WAY.split(found.remedy)[0]
     most = room(path, check.id) - len(remedy) - len(". .")
     reason = found.reason.partition(". It goes on")[0]
-    yield Finding(path, f"{cut(reason, most)}. {remedy[:1].upper()}{remedy[1:]}.", value=found.reason)
+    yield Finding(path, f"{ended(cut(reason, most))} {remedy[:1].upper()}{remedy[1:]}.", value=found.reason)
