@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from virt_admit.forecasts.upgrade.outcomes import Migration, Outcome
+from virt_admit.forecasts.upgrade.outcomes import MAX_EVENTS, Migration, Outcome
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.scoring import Targets
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
@@ -24,8 +24,6 @@ from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY
 
-MAX_EVENTS: Final = 2_000_000
-"""Events after which a simulation is given up; 10,000 VMs on 500 nodes need about 50,000."""
 UNSCHEDULABLE: Final = 300
 """Seconds that a target pod may stay unschedulable (migration.go#defaultUnschedulablePendingTimeoutSeconds)."""
 BACKOFF: Final = 20
