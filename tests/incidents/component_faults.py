@@ -74,7 +74,7 @@ def driver_not_registered() -> Incident:
     facts = (
         r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ is not ready since 69 min: "
         r"CrashLoopBackOff, it ends with exit code 1\)",
-        r"could start on +w1, w3\n",
+        r"could start on +w1, w3, but see below",
         r"to run it before that, cordon w2, then stop and start the VM: kubectl logs longhorn-csi-plugin-\S+ -n "
         r"longhorn-system --previous",
     )

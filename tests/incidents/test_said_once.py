@@ -53,7 +53,7 @@ def test_nodes_with_the_same_reasons(ask):
 
 def test_a_vm_that_a_cause_keeps_off_could_start_after_it(ask):
     said = ask(starts.webhooks_that_refuse_their_own_pods().items, "explain", "vm/web")
-    assert ", once the cause below is gone\n" in said
+    assert ", but see below what keeps it from starting\n" in said
 
 
 def test_nodes_that_were_not_tried(ask):

@@ -71,4 +71,5 @@ def dead(items: list[Object], name: str) -> list[Object]:
     node = only(items, "Node", name)
     for condition in node["status"]["conditions"]:
         condition |= {"status": "Unknown", "lastTransitionTime": ago(hours=5), "lastHeartbeatTime": ago(hours=5)}
+    node["metadata"]["annotations"]["kubevirt.io/heartbeat"] = ago(hours=5)
     return items

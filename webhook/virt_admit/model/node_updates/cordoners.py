@@ -146,7 +146,7 @@ def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> 
     return cordon._replace(waits=f"{why}.{_behind(node, key, cluster)}", ends=False, remedy=remedy, uncordon=True)
 
 
-_AGAIN: Final = "have the upgrade tried again; an uncordon alone is possible, but leaves the old driver"
+_AGAIN: Final = "have the upgrade tried again, since an uncordon alone leaves the old driver"
 
 
 def _behind(node: Object, key: str, cluster: Cluster) -> str:

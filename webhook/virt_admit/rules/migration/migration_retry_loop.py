@@ -75,5 +75,6 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 70)}. {remedy}"
     if migration_failures.failed_before_handover(last):  # no time-out of the copy has a part in it
-        return f"the target pod of {last.name} found no node or did not start. See virt-admit explain vm/{vmi.name}."
+        see = f"virt-admit explain vm/{vmi.name} -n {vmi.namespace}"
+        return f"the target pod of {last.name} found no node or did not start. See {see}."
     return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."

@@ -30,7 +30,7 @@ def check(node: Object, context: Context) -> Findings:
         return  # a maintenance that waits for nothing lasts as long as its administrator wants
     path = node.at("spec", "unschedulable").path
     begin, end = (
-        f"cordoned by {cordon.by}, which does not uncordon it by itself. ",
+        f"cordoned by {cordon.by}, and this does not end by itself. ",
         f"See virt-admit explain node/{node.name}.",
     )
     waits = cut(cordon.waits, messages.room(path, check.id) - len(begin) - len(end) - 1)

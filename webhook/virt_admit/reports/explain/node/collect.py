@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import drain_plan, selection
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.outages import Outage
+from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import node_health
@@ -51,7 +52,8 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
     unseen = tuple(dict.fromkeys((*unread_vms, *plan.unseen, *outage.unseen, *unread_upgrade, *unread_rules)))
     drained = drain_report.node_report(plan)
     left, silent = machine_drain.is_left_to_machine(name, cluster), bool(node_health.silence_now(plan.name, cluster))
-    drains = not (left or silent or plan.is_empty or plan.is_guarded) and _cordon(name, cluster) is None
+    ordered = any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
+    drains = not (left or silent or plan.is_empty or plan.is_guarded or ordered)
     found = NodeReport(
         node=ExplainedNode(name, plan.state, None if unread_vms else _vms(plan)),
         drain=drained,
@@ -60,7 +62,15 @@ def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection
         control=plan.control,
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
-        commands=tuple(dict.fromkeys(_commands(plan, rights.forbidden(unseen, unreadable), drain=drains))),
+        commands=tuple(
+            dict.fromkeys(
+                (
+                    *_commands(plan, drain=drains),
+                    *(() if upgrade.possible else ("virt-admit upgrade",)),
+                    *map(rights.command, rights.forbidden(unseen, unreadable)),
+                )
+            )
+        ),
         unseen=unseen,
     )
     return NodeForecasts(plan, outage, found)
@@ -103,7 +113,7 @@ def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedR
     return judged_rules.judge([node] if node is not None else [], opinion.rules, cluster, opinion.policy), ()
 
 
-def _commands(plan: NodePlan, forbidden: Sequence[str], *, drain: bool) -> Iterator[str]:
+def _commands(plan: NodePlan, *, drain: bool) -> Iterator[str]:
     """Yield commands that can be typed, those first that show what keeps the node from becoming empty."""
     for outcome in (VmOutcome.BLOCKS, VmOutcome.UNKNOWN):
         for row in plan.having(outcome)[:_MOST_VMS]:
@@ -115,7 +125,6 @@ def _commands(plan: NodePlan, forbidden: Sequence[str], *, drain: bool) -> Itera
     if plan.drainable is True and drain:
         yield shell("kubectl", "drain", argument(plan.name), "--ignore-daemonsets", *flags)
     yield shell("kubectl", "describe", "node", argument(plan.name))
-    yield from map(rights.command, forbidden)
 
 
 _MOST_VMS: Final = 5

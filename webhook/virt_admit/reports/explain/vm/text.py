@@ -93,7 +93,7 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     yield "eviction strategy", _strategy(report)
     yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
     if report.vm.node is None:
-        later = ", once the cause below is gone" if report.candidates and report.events[0].remedy else ""
+        later = ", but see below what keeps it from starting" if report.candidates and report.events[0].remedy else ""
         yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
         return
     yield "cluster upgrade", _upgrade(report)
