@@ -70,6 +70,8 @@ def volume_of_a_fenced_node(*ask: str) -> Incident:
     ]
     source = "https://github.com/medik8s/self-node-remediation/pull/270"
     facts = (r"remediator waits for the volume of pod edge/agent-5d8f-x0 \(claim edge/spool\)",)
+    if ask[0] == "scan":
+        facts += (r"See virt-admit explain node/w1\. \[node-fence-taint-left\]\n +to do: virt-admit explain node/w1\n",)
     if ask[0] == "explain":
         facts += (
             r"taints medik8s.io/remediation, node.kubernetes.io/out-of-service",
@@ -100,6 +102,7 @@ def powered_on(*requests: dict) -> list[dict]:
     node = find(items, "Node", "w1")
     for each in node["status"]["conditions"]:
         each |= {"status": "Unknown", "lastTransitionTime": ago(days=35), "lastHeartbeatTime": ago(days=35)}
+    del node["metadata"]["annotations"]["kubevirt.io/heartbeat"]  # virt-handler does not report there either
     return [*items, *requests]
 
 
