@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from tests.healthy.openshift import config_notes, pool
 from tests.healthy.parts import snapshot
+from tests.incidents import held_nodes
 from tests.incidents_platform.case import NODES, cluster, dead, only
 from virt_admit.cli.main import virt_admit
 
@@ -34,9 +35,13 @@ def ask(tmp_path):
 
 
 def test_it_is_not_updated(ask):
-    found = ask(empty(cluster(), "n3"), "upgrade")
+    items, stop = empty(cluster(), "n3"), f"stops at n3: it {SILENT}, so nothing can update it\n  to do: "
+    found = ask(items, "upgrade")
     assert found.return_value == 1
-    assert f"stops at n3: it {SILENT}, so nothing can update it\n  to do: Repair or fence the node" in found.stdout
+    assert f"{stop}Repair its kubelet: virt-handler there reports" in found.stdout
+    del only(items, "Node", "n3")["metadata"]["annotations"]["kubevirt.io/heartbeat"]
+    assert f"{stop}Repair or fence the node" in ask(items, "upgrade").stdout
+    assert f"{stop}Do not fence n3; check" in ask([*items, held_nodes.request("csr-1", "n3", 50)], "upgrade").stdout
     assert ask(cluster(), "upgrade").return_value == 0
 
 
@@ -54,3 +59,40 @@ def test_the_answer_of_all_drains_says_it(ask, form):
     assert f"Can the cluster be upgraded today? No: node n3 {SILENT}." in ask(items, *words).stdout
     only(items, "Node", "n3")["metadata"]["annotations"]["cluster.x-k8s.io/machine"] = "machine-n3"
     assert "Can the cluster be upgraded today? Yes" in ask(items, *words).stdout
+
+
+def pooled(incident):
+    """Return a cluster of an incident as one of OpenShift, whose workers are to get another configuration."""
+    items = incident.items
+    for each in items:
+        if each["kind"] == "Node" and each["metadata"]["name"].startswith("w"):
+            each["metadata"]["annotations"] |= config_notes("worker")
+    return [*items, pool("worker", ["w1", "w2", "w3"], target="2", updated=0)]
+
+
+def remedy(ask, items):
+    stop = "does not update nodes that are cordoned or not Ready: "
+    return ask(items, "upgrade").stdout.partition(stop)[2].partition("to do: ")[2].partition("\n")[0]
+
+
+def test_a_pool_gets_the_node_back_that_waits_for_a_certificate(ask):
+    items = pooled(held_nodes.certificate_that_expired("scan"))
+    assert remedy(ask, items).startswith("Do not fence w1; check that the request is of w1, approve it")
+    assert remedy(ask, items).endswith(": kubectl certificate approve csr-b")
+    only(items, "Node", "w3")["spec"]["unschedulable"] = True
+    assert remedy(ask, items).endswith("that follows; then see to w3: kubectl certificate approve csr-b")
+
+
+def test_a_pool_gets_the_node_back_that_is_still_fenced(ask):
+    items = pooled(held_nodes.volume_of_a_fenced_node("scan"))
+    assert remedy(ask, items).startswith("Scale Deployment edge/agent to 0 for this time, after which the remediator")
+    assert remedy(ask, items).endswith(": kubectl scale deployment agent -n edge --replicas=0")
+
+
+def test_a_taint_of_an_administrator_is_removed_before_an_uncordon(ask):
+    items = [each for each in pooled(held_nodes.volume_of_a_fenced_node("scan")) if each["kind"] != "VolumeAttachment"]
+    only(items, "Node", "w1")["spec"]["taints"].pop(0)
+    untaint = "kubectl taint nodes w1 node.kubernetes.io/out-of-service:NoExecute-"
+    assert remedy(ask, items).endswith(f"then remove its taint, and uncordon w1: {untaint}")
+    del only(items, "Node", "w1")["spec"]["taints"]
+    assert remedy(ask, items) == "Uncordon them: kubectl uncordon w1"

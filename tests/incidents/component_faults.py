@@ -1,5 +1,7 @@
 """Reports in which a component of another product fails on a node, or refuses writes: its pod is the cause."""
 
+import json
+
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, storage_class
 from tests.healthy.parts import Object, ago, deployment, namespaces, obj, service, webhook
@@ -152,8 +154,17 @@ def refused_changes() -> Incident:
     items = plain() + kubemacpool() + guest("web", "w1")
     facts = (
         r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of VMs \(virtctl start, stop\) fail",
+        r"\[webhook-without-endpoint\]\n +to do: kubectl describe pod \S+ -n hco\n",
     )
     return Incident("refused-changes", MACS, items, YES, facts, ("scan",))
+
+
+def refused_changes_behind_a_long_name() -> Incident:
+    """The state of the pod is said although little else fits into a warning."""
+    items = plain() + kubemacpool() + guest("web", "w1")
+    text = json.dumps(items).replace("kubemacpool-service", "kubemacpool-service-of-the-mac-addresses-of-all-vms")
+    facts = (r"webhooks\[1\].*no ready endpoint \(its pod: OOMKilled\): changes of VMs \(virtctl start, stop\) fail",)
+    return Incident("refused-changes-long-name", MACS, json.loads(text), YES, facts, ("scan",))
 
 
 NO_PORT = "configure nic failed ovs interface 99974c1c66d8_h is not ready after 30s"
@@ -199,6 +210,7 @@ def incidents() -> list[Incident]:
         refused_start(),
         refused_changes_in_a_drain(),
         refused_changes(),
+        refused_changes_behind_a_long_name(),
         driver_not_registered(),
         target_without_driver(),
         no_target_with_driver(),

@@ -7,6 +7,7 @@ from tests.healthy.machines import NON_SHARED
 from tests.healthy.parts import ago, conditions, deployment, node, obj
 
 from .machines import NO, YES, Incident, cordoned, draining, event, find, guest, launcher_of, marked, migration
+from .starts import starting
 
 NVIDIA = "https://github.com/NVIDIA/gpu-operator"
 SRIOV = "https://github.com/k8snetworkplumbingwg/sriov-network-operator"
@@ -209,6 +210,19 @@ def new_node(*ask: str, stale: bool = True) -> Incident:
     return Incident("-".join(("new-node", *ask, *["full"] * (not stale))), source, items, verdict, facts, ask)
 
 
+def new_node_for_two() -> Incident:
+    """The new node has room for one VM: for that which waits, or for that which the drain moves."""
+    found = new_node("drain", "w1")
+    items = [*found.items, *starting("erp", "Scheduling", requests={"memory": "32Gi"})]
+    for name in ("w1", "w4"):
+        find(items, "Node", name)["status"]["allocatable"]["memory"] = "40Gi"
+    facts = (
+        r"no longer exists, and the node has no room for it besides vms/erp, which waits for a node \(memory: \S+ missing\)",
+        r"; as vms/erp may start there first, also free room or add a node: kubectl edit ippools",
+    )
+    return Incident("new-node-for-two", found.url, items, NO, facts, ("drain", "w1"))
+
+
 def node_that_just_came() -> Incident:
     """virt-handler starts on a new node: nothing is wrong there."""
     found = new_node("drain", "w1")
@@ -236,6 +250,7 @@ def incidents() -> list[Incident]:
         *marks(),
         new_node("drain", "w1"),
         new_node("drain", "w1", stale=False),
+        new_node_for_two(),
         new_node("explain", "node/w4"),
         node_that_just_came(),
     ]

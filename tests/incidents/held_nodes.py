@@ -70,6 +70,8 @@ def volume_of_a_fenced_node(*ask: str) -> Incident:
     ]
     source = "https://github.com/medik8s/self-node-remediation/pull/270"
     facts = (r"remediator waits for the volume of pod edge/agent-5d8f-x0 \(claim edge/spool\)",)
+    if ask[0] == "scan":
+        facts += (r"See virt-admit explain node/w1\. \[node-fence-taint-left\]\n +to do: virt-admit explain node/w1\n",)
     if ask[0] == "explain":
         facts += (
             r"taints medik8s.io/remediation, node.kubernetes.io/out-of-service",

@@ -6,6 +6,7 @@ the highest total of VM memory requests on a node.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -14,12 +15,17 @@ from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler import resources
 from virt_admit.model.scheduler.filters import FilterPipeline
-from virt_admit.model.scheduler.resources import MEMORY
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import CPU, MEMORY
 
 READS: Final = union(candidates.READS, machine_pools.READS)
+_STARTING: Final = frozenset(("Pending", "Scheduling"))
 
 
 class Headroom(NamedTuple):
@@ -75,3 +81,51 @@ def _free(filters: FilterPipeline, fullest: str) -> int:
     state = filters.state
     others = (node for node in state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels)
     return sum(max(0, state.free(node).get(MEMORY, 0)) for node in others if not node.cordoned and node.ready)
+
+
+class Contest(NamedTuple):
+    """VMs that wait for a node and leave no room for another VM on one that takes no VM yet."""
+
+    waiting: tuple[str, ...] = ()
+    """Empty: there are none."""
+    lacks: str = ""
+    """What is missing for all of them, as ``memory: 3Gi missing``."""
+
+    @property
+    def reason(self) -> str:
+        """What it means, as the end of a sentence about the node."""
+        wait = "which waits" if len(self.waiting) == 1 else "which wait"
+        said = f", and the node has no room for it besides {names(self.waiting)}, {wait} for a node ({self.lacks})"
+        return said if self.waiting else ""
+
+    def completed(self, remedy: str) -> str:
+        """Return the repair of the node, which may end in a command, with what is needed besides."""
+        words, kubectl, command = remedy.partition(": kubectl ")
+        more = f"; as {names(self.waiting)} may start there first, also free room or add a node"
+        return f"{words}{more if self.waiting else ''}{kubectl}{command}"
+
+
+def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster) -> Contest:
+    """Return which VMs leave no room for a pod on a node that takes no VM yet, if any are known to.
+
+    ``opens``: whether a refusal of the node ends when it takes VMs.
+    """
+    state, there = candidates.scheduler(cluster).state, {}
+    for vmi in _waiting(cluster):
+        found = candidates.target(vmi, cluster, moves=False)
+        only_there = found.placement.is_certain and not found.placement.has_candidate
+        if vmi.full_name != pod.full_name and only_there and opens(found.placement.refusals.get(node, "?")):
+            there[vmi.full_name] = found.pod
+    if not there or node not in state.nodes:
+        return Contest()
+    total = {key: sum(each.requests.get(key, 0) for each in (pod, *there.values())) for key in (CPU, MEMORY)}
+    lacks = resources.missing(total, state.free(state.nodes[node]))
+    said = names(f"{key}: {resources.show(key, lack)} missing" for key, lack in lacks)
+    return Contest(tuple(there), said) if said else Contest()
+
+
+def _waiting(cluster: Cluster) -> Iterator[Object]:
+    """Yield the VMIs that wait for their first node."""
+    for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
+        if vmi.at("status", "phase").text in _STARTING and not vmi.at("status", "nodeName").text and not vmi.deleted:
+            yield vmi

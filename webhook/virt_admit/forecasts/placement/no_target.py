@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates, pod_networks, pod_starts, virt_handlers
+from virt_admit.forecasts.placement import candidates, headroom, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components import node_drivers
@@ -129,8 +129,9 @@ def _unserved(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cl
         if virt_handlers.is_starting(cluster, name):
             reason = f"{NOWHERE}{'; '.join((f'virt-handler starts on {name}, which can take it then', *others))}"
             return Problem(reason, f"wait until virt-handler runs on {name}", ProblemCause.NO_NODE_READY)
-        reason = f"{NOWHERE}{'; '.join((f'{name} takes no VM, as {fault}', *others))}"
-        return Problem(reason, virt_handlers.remedy(cluster, name), ProblemCause.NO_TARGET)
+        contest = headroom.contest(target.pod, name, _lacks_handler, cluster)
+        reason = f"{NOWHERE}{'; '.join((f'{name} takes no VM, as {fault}{contest.reason}', *others))}"
+        return Problem(reason, contest.completed(virt_handlers.remedy(cluster, name)), ProblemCause.NO_TARGET)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps
+from virt_admit.forecasts.remediation import awaited_return, inactive_reasons, remediation_steps
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
@@ -37,6 +37,7 @@ from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import (
     cluster_updates,
     config_pool_updates,
+    cordoners,
     kured,
     machine_rollouts,
     maintenance_updates,
@@ -46,7 +47,7 @@ from virt_admit.model.node_updates import (
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import check_scope, control_plane, machine_starts, machines
+from virt_admit.model.remediation import check_scope, control_plane, fence_taints, machine_starts, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.control_plane import RebootRisk
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -74,7 +75,10 @@ class NodeFailure:
 
 
 READS: Final[Reads] = union(
+    awaited_return.READS,
     control_plane.READS,
+    cordoners.READS,
+    fence_taints.READS,
     kured.READS,
     node_health.READS,
     pod_evictions.READS,
@@ -95,7 +99,8 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
         if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
-            remedy = typed("Repair or fence the node, or delete its Node", about("describe", node, NODE))
+            otherwise = typed("repair or fence the node, or delete its Node", about("describe", node, NODE))
+            remedy = capital(awaited_return.advice(node.name, cluster, otherwise))
             yield NodeFailure(node.name, f"it {why}, so nothing can update it", remedy, problem)
 
 
@@ -181,12 +186,17 @@ def unread_lock(cluster: Cluster) -> Iterator[Unseen]:
         yield from more_may_exist(cluster, DAEMON_SET)
 
 
-def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:
+def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> str:
     """Return what makes nodes that are cordoned or not Ready candidates of a MachineConfigPool again.
 
     Such a node takes a place of maxUnavailable and gets no other configuration, whatever the limit is.
     Source: openshift/machine-config-operator:pkg/controller/node/node_controller.go#getAllCandidateMachines.
     """
+    for node in nodes:
+        if known := _known_way_back(node, cluster):
+            words, kubectl, rest = known.partition(": kubectl ")
+            others = [each.name for each in nodes if each is not node]
+            return f"{capital(words)}{f'; then see to {names(others)}' if others else ''}{kubectl}{rest}"
     cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
     broken = [node for node in nodes if node.name not in cordoned]
     if not broken:
@@ -200,6 +210,18 @@ def end_of_absence(pool: Object, nodes: Sequence[Object]) -> str:
     command = shell("kubectl", "annotate", "node", *map(argument, old), setting, "--overwrite")
     why = f"if its configuration keeps {names(old)} from being Ready, give it that of the pool"
     return typed(f"{repair}; {why}", command)
+
+
+def _known_way_back(node: Object, cluster: Cluster) -> str:
+    """Return what ends the absence of a node where something shows its cause; empty: nothing does."""
+    if node_health.silence(node, cluster):
+        return awaited_return.advice(node.name, cluster, otherwise="")
+    cordon, left = cordoners.of_node(node, cluster), fence_taints.left(node, cluster)
+    if left is None:
+        return cordon.remedy if cordon is not None else ""
+    words, command = fence_taints.way_out(node.name, left, cluster)
+    by_hand = cordon is None and node.at("spec", "unschedulable").boolean  # a remediator takes its own cordon back
+    return typed(f"{words}, and uncordon {node.name}" if by_hand else words, command)
 
 
 def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:

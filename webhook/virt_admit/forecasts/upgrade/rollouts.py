@@ -277,7 +277,7 @@ def _machine_config(
     for pool, own in machine_pools.members(known, every):
         if pool.at("spec", "nodeSelector").is_map:
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
-            found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases)
+            found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
     refused = tuple(map(_without_a_pool, filter(lambda each: each.has_no_pool, machine_pools.overlaps(known, every))))
     if refused:
@@ -303,7 +303,7 @@ def _without_a_pool(overlap: Overlap) -> NodeFailure:
 
 
 def _machine_config_pool(
-    pool: Object, own: Sequence[Object], max_unavailable: str | None, phases: Mapping[str, NodeUpdate]
+    pool: Object, own: Sequence[Object], max_unavailable: str | None, phases: Mapping[str, NodeUpdate], cluster: Cluster
 ) -> Pool:
     """Return a pool. Nodes that are not available take up its places, and the operator does not update them."""
     obstacle = _pool_obstacle(pool, own)
@@ -331,7 +331,7 @@ def _machine_config_pool(
     if away and found.nodes:
         obstacle = obstacle or Obstacle(
             f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
-            pool_obstacles.end_of_absence(pool, [node for node in own if node.name in away]),
+            pool_obstacles.end_of_absence(pool, [node for node in own if node.name in away], cluster),
             problem_of(ProblemCause.POOL_NODES, pool),
         )
     return replace(found, obstacle=obstacle)

@@ -9,6 +9,7 @@ tolerates the taint uses the volume, or a remediation object that keeps its fina
 one that an administrator set has to be removed.
 """
 
+from virt_admit.model.commands import shell
 from virt_admit.model.messages import cut, ended, room
 from virt_admit.model.remediation import fence_taints
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
@@ -28,12 +29,13 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
 def check(node: Object, context: Context) -> Findings:
     found = fence_taints.left(node, context.cluster)
     if found is not None:
-        begin = (
-            f"this node reports since {found.minutes} minutes, but its taint {found.key} still ends every pod there. "
-        )
+        begin = f"it reports since {found.minutes} min, but its taint {found.key} still ends every pod."
         waits = fence_taints.waits_for(node.name, context.cluster)
         end = "Finish its remediation, then remove the taint."
+        see = f"See virt-admit explain node/{node.name}."
         if waits:
-            most = room(found.taint.path, check.id) - len(begin) - len("Its remediator waits for .")
-            end = f"Its remediator waits for {ended(cut(waits, most))}"
-        yield Finding(found.taint.path, f"{begin}{end}", value=node.name)
+            most = room(found.taint.path, check.id) - len(f"{begin} Its remediator waits for . {see}")
+            short = waits.partition(" (claim ")[0] if len(waits) > most else waits
+            end = f"Its remediator waits for {ended(cut(short, most))}"
+        command = shell("virt-admit", "explain", f"node/{node.name}")
+        yield Finding(found.taint.path, f"{begin} {end} {see}", value=node.name, command=command)

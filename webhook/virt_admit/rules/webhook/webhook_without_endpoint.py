@@ -10,8 +10,13 @@ exclude that namespace by its ``namespaceSelector``, or delete the configuration
 remove the configuration only if the product that wrote it is no longer installed.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
@@ -36,6 +41,9 @@ from virt_admit.rule import (
     rule,
     union,
 )
+
+if TYPE_CHECKING:
+    from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 
 _NEEDED = {
     "evictions": (InterceptedRequest("CREATE", "", "pods/eviction"),),
@@ -112,9 +120,11 @@ def check(obj: Object, context: Context) -> Findings:
         if problem:
             path = webhook.at("clientConfig", "service", "name").path
             broken = _broken_pod(service, context.cluster)
-            words = _words(problem, broken, failing, _keeps_itself_down(webhook, service, context.cluster), service[0])
+            itself = _keeps_itself_down(webhook, service, context.cluster)
+            words = _words(problem, _faults(broken), failing, itself, service[0])
             message = first_that_fits(path, "webhook-without-endpoint", *words)
-            yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj))
+            command = about("describe", broken.pod, POD) if broken is not None and not itself else ""
+            yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
 
 
 def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
@@ -144,14 +154,21 @@ def _labels(namespace: Object) -> dict[str, str]:
 _CLUSTER_SCOPED = ("nodes", "settings of KubeVirt")
 
 
-def _broken_pod(service: tuple[str, str], cluster: Cluster) -> Sequence[str]:
-    """Return what is wrong with the pod behind a Service, the longest form first; none: nothing says so."""
+def _broken_pod(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:
+    """Return the pod behind a Service that is not ready; None: nothing shows one."""
     from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415 - files alone know no endpoints
 
-    broken = service_pods.broken(service, cluster)
-    return (
-        tuple(dict.fromkeys((broken.why, broken.why.rpartition(", ")[2]))) if broken is not None and broken.why else ()
-    )
+    return service_pods.broken(service, cluster)
+
+
+def _faults(broken: BrokenPod | None) -> Sequence[str]:
+    """Return what is wrong with a pod, the longest form first; none: nothing says so."""
+    if broken is None or not broken.why:
+        return ()
+    last = broken.why.rpartition(", ")[2]
+    killed = re.search(r"\w+Killed", last)
+    short = killed[0] if killed else broken.why.partition(", ")[0]
+    return tuple(dict.fromkeys((broken.why, last, f"its pod: {short}")))
 
 
 def _words(
