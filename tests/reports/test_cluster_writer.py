@@ -77,6 +77,9 @@ def test_reasons_are_those_of_rules_that_there_are():
         "WebhookBundleExpired",
         "WebhookWithoutEndpoint",
         "UpdateHeld",
+        "DeletionHeld",
+        "NodeRebootHeld",
+        "NodeCordonStays",
     }
     assert all(re.fullmatch("([A-Z][a-z]+)+", reason) for reason in reasons)
 

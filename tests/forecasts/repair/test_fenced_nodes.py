@@ -45,7 +45,8 @@ def test_the_vm_names_the_node_that_its_remediation_keeps() -> None:
     (row,) = found.forecasts
 
     assert row.outcome is VmOutcome.BLOCKS
-    assert "b reports since 288 min, and still has taint node.kubernetes.io/out-of-service of its fencing" in row.reason
+    taints = "taints node.kubernetes.io/out-of-service, medik8s.io/remediation of its fencing"
+    assert f"b reports since 288 min, and still has {taints}" in row.reason
     assert (
         row.remedy
         == "let pod shop/old end, after which the remediator of b removes the taint: kubectl describe pod old -n shop"
