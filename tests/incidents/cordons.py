@@ -61,6 +61,8 @@ def gpu(state: str, *, waiting: bool = False, kept: bool = True) -> list[dict]:
         training[-1]["spec"]["volumes"] = [{"name": "shm", "emptyDir": {}}]
         training[-1]["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": "4"}}
         items += training
+        settings = {"driver": {"upgradePolicy": {"podDeletion": {"deleteEmptyDir": False}}}}
+        items.append(obj("ClusterPolicy", "nvidia.com/v1", "cluster-policy", spec=settings))
     return items + (waiting_vm(items) if waiting else [])
 
 

@@ -127,8 +127,17 @@ def certificate_that_came() -> Incident:
     return Incident("certificate-came", source, powered_on(done), YES, facts, ("scan",))
 
 
+def certificate_that_was_renewed() -> Incident:
+    """The kubelet asked while it still reported, so its request does not say that the node runs."""
+    facts = (r"(?s)\A(?!.*csr-a)", r"[Rr]epair the node, or fence it")
+    source = "https://github.com/okd-project/okd/issues/285"
+    items = powered_on(request("csr-a", "w1", 60 * 24 * 36))
+    return Incident("certificate-renewed", source, items, YES, facts, ("scan",))
+
+
 def incidents() -> list[Incident]:
     return [
+        certificate_that_was_renewed(),
         lock_of_a_node_that_is_gone("upgrade"),
         lock_of_a_node_that_is_gone("explain", "node/w1"),
         lock_in_the_scan(),

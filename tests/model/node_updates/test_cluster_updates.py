@@ -200,6 +200,13 @@ def test_remedy(name: str) -> None:
     assert not risky(stop.remedy)
 
 
+def test_a_check_that_may_pass_by_itself() -> None:
+    words = REFUSED.replace("ClusterVersionUpgradeable", "EtcdRecentBackup")
+    young = condition(*REFUSES, words, minutes=1)
+    found = rehearsed(version("4.18.20", "4.19.9", young))
+    assert (found.possible, found.stops) == (None, ())
+
+
 def router(space: str = "openshift-ingress", **selector: str) -> Raw:
     """Return a pod that only the node n2 takes, and that has none yet."""
     found = pod("router-1", space, "n2", {}, None, spec={"nodeSelector": selector or {"kubernetes.io/hostname": "n2"}})

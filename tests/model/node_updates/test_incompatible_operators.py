@@ -55,3 +55,7 @@ def test_several_operators():
 
 def test_other_words():
     assert said(words="AdminAckRequired") == ""
+
+
+def test_a_channel_with_a_number_that_no_release_has():
+    assert "to a newer one. The" in said(subscription(f"stable-4.{'9' * 5000}"))

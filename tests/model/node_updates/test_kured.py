@@ -95,3 +95,17 @@ def test_a_node_that_is_not_cordoned_or_does_not_report() -> None:
     assert updaters.of_nodes(cluster(lock("a"), node("a"))) == {}
     assert updaters.of_nodes(cluster(lock("gone"), node("a"))) == {}
     assert updaters.of_nodes(cluster(lock("a"), node("a", cordoned=True, ready="Unknown")))["a"].phase == "rebooting"
+
+
+def test_a_lock_of_several_that_another_node_needs_is_kept() -> None:
+    begun = manifest("v1", "Node", "b", metadata={"annotations": {"weave.works/kured-reboot-in-progress": NOW}})
+    stale = {"maxOwners": 2, "locks": [lock("gone")]}
+    assert kured.hold(cluster(stale, begun)) is None  # another node may have the second lock
+    stale["locks"] = [lock("gone"), lock("a")]
+    assert kured.hold(cluster(stale, begun, node("a"))) is None  # the annotation has the lock of a node that reboots
+    stale["locks"] = [lock("gone"), lock("away")]
+    assert kured.hold(cluster(stale, begun)) is not None
+
+
+def test_an_annotation_that_is_nested_too_deep() -> None:
+    assert kured.locks(cluster("[" * 200_000)) == ()

@@ -53,6 +53,11 @@ def test_a_taint_that_the_plan_does_not_tolerate():
     assert reason.startswith("Plan system-upgrade/servers tolerates no taint dedicated:NoSchedule of a")
 
 
+def test_a_node_that_starts_has_taints_for_a_moment():
+    young = plan({"type": "LatestResolved", "status": "True", "lastUpdateTime": JUST_NOW})
+    assert plans(young, pod(), node(TAINT)) == []
+
+
 @pytest.mark.parametrize(
     "objects",
     [

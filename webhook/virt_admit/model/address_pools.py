@@ -45,6 +45,8 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
         return FullRange(what, typed(widen, "kubectl get ippools.whereabouts.cni.cncf.io -A"))
     edit = shell("kubectl", "edit", IP_POOL.resource, argument(pool.name), "-n", pool.namespace)
     stale = list(_stale(pool, first, last, cluster))
+    if not stale and unlisted(cluster, POD):
+        return FullRange(what, f"{widen}; see it: {edit}")
     if not stale:
         return FullRange(
             f"{what}; every entry of {pool.kind} {pool.full_name} belongs to a pod", f"{widen}; see it: {edit}"
@@ -55,6 +57,10 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
     keys = names(f'"{key}"' for key, _ in stale)
     remove = f"remove entr{'ies' if several else 'y'} {keys} from {pool.kind} {pool.full_name}, or {widen}"
     return FullRange(f"{what}; {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit))
+
+
+_OFFSET: Final = re.compile(r"[0-9]{1,39}")
+"""An entry's key: the address, counted from the begin of the network. IPv6 has 39 digits."""
 
 
 def _begin(pool: Object, first: str) -> int | None:
@@ -77,7 +83,7 @@ def _stale(pool: Object, first: str, last: str, cluster: Cluster) -> Iterator[tu
         return
     for key, entry in sorted(pool.at("spec", "allocations").map.items()):
         reference = entry.get("podref") if isinstance(entry, dict) else None
-        if not isinstance(reference, str) or "/" not in reference or not key.isdigit():
+        if not isinstance(reference, str) or "/" not in reference or not _OFFSET.fullmatch(key):
             continue
         namespace, _, name = reference.partition("/")
         try:

@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CSR
+from virt_admit.model.kubernetes.kinds import CSR, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
 _CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -27,7 +28,7 @@ _DECIDED: Final = frozenset(("Approved", "Denied", "Failed"))
 READS: Final[Reads] = union(
     clock.READS,
     node_health.READS,
-    {CSR: ("metadata.creationTimestamp", "spec.request", "spec.signerName", "status.conditions")},
+    {CSR: ("metadata.creationTimestamp", "spec.request", "spec.signerName", "spec.username", "status.conditions")},
 )
 
 
@@ -61,9 +62,12 @@ class Pending(NamedTuple):
 
 def of_node(node: str, cluster: Cluster) -> Pending | None:
     """Return the requests of the kubelet of a node that does not report; None: none is known to be pending."""
-    found = entry(cluster, _pending, node)
-    if not found or not node_health.silence_now(node, cluster):
-        return None
+    known = entry(cluster, _pending, node)
+    own = find(cluster, NODE, "", node) if known and node_health.silence_now(node, cluster) else None
+    silent = own.condition("Ready")["lastTransitionTime"].text if own is not None else None
+    found = [each for each in known or () if silent and (each.metadata["creationTimestamp"].text or "") > silent]
+    if not found:
+        return None  # a request from before the silence does not say that the node runs
     age = clock.since(found[0].metadata["creationTimestamp"].text, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
     return Pending(node, tuple(each.name for each in found), since)
@@ -74,7 +78,11 @@ def _pending(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     by_node: dict[str, list[Object]] = {}
     for request in cluster.known(CSR):
         decided = any(each["type"].text in _DECIDED for each in request.at("status", "conditions").items())
-        if request.at("spec", "signerName").text == _CLIENT and not decided and (node := _subject(request)):
+        renews = (request.at("spec", "username").text or "").startswith(
+            "system:node:"
+        )  # its certificate was valid then
+        asks = request.at("spec", "signerName").text == _CLIENT and not decided and not renews
+        if asks and (node := _subject(request)):
             by_node.setdefault(node, []).append(request)
     return {
         node: sorted(some, key=lambda each: (each.metadata["creationTimestamp"].text or "", each.name))

@@ -295,22 +295,6 @@ def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     return found
 
 
-def _kept_by_volumes(machine: Object, node: str, cluster: Cluster) -> str:
-    """Return that a Machine whose node was drained waits for volumes; empty: it does not, or for a time that is set."""
-    since, limit = machine_drain.volume_wait(machine), machine_drain.detach_timeout(machine)
-    if since is None:
-        return ""
-    attached = volume_attachments.attached(node, cluster)
-    which = f"volumes {names(attached, 120)}" if attached else "the volumes of the node"
-    ends = f"for at most {duration(timedelta(seconds=limit))}" if limit is not None else "without a limit"
-    remedy = (
-        "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own attached. Or set that field."
-    )
-    why = f", as nodeVolumeDetachTimeout is not set. {remedy}" if limit is None else "."
-    waits = f"waits{age(since, cluster)} until {which} are detached"
-    return f"Machine {machine.full_name} is being deleted: its node was drained, and it {waits}, {ends}{why}"
-
-
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:
     """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out passes."""
     found: dict[str, str] = {}

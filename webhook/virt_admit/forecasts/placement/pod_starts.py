@@ -99,6 +99,8 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
 def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod is kept from starting by a part of its node, so that it may start on another one."""
     said = _said(pod, cluster)
+    if address_pools.full_range(said, cluster) is not None:
+        return False  # the range is that of all nodes
     return network_plugins.NAMED.search(said) is not None or node_drivers.named_by(said) is not None
 
 

@@ -10,7 +10,8 @@ from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.cluster import Cluster, gather, unlisted
+from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -71,7 +72,10 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that no VM starts on an empty node, or arrives there, without virt-handler. Where it has VMs they block."""
     here, unseen = gather(on_node(cluster, node.name))
     fault = "" if here or unseen or node_health.silence(node, cluster) else virt_handlers.problem(cluster, node.name)
-    if fault and not virt_handlers.is_starting(cluster, node.name):
+    excluded = virt_handlers.pod(cluster, node.name) is None and not unlisted(
+        cluster, POD
+    )  # by KubeVirt's nodePlacement
+    if fault and not excluded and not virt_handlers.is_starting(cluster, node.name):
         since = age(_unready_since(virt_handlers.pod(cluster, node.name)), cluster)
         remedy = capital(virt_handlers.remedy(cluster, node.name))
         yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"

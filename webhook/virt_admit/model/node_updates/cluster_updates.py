@@ -115,8 +115,8 @@ def _not_accepted(version: Object, target: str, cluster: Cluster) -> ClusterUpda
         return ClusterUpdate(doubt=f"whether the cluster-version operator accepts the update to {target}{said}")
     step = accepted["reason"].text or ""
     why = f"the update to {target} is not accepted ({step}): {_cut(_LOADED.sub('', words))}"
-    if step != _CHECKS and not _lasts(accepted, cluster):
-        return ClusterUpdate(doubt=f"whether the release can be loaded: {why}")
+    if (step != _CHECKS or _UPGRADEABLE not in words) and not _lasts(accepted, cluster):
+        return ClusterUpdate(doubt=f"whether the release is accepted: {why}")
     return _held(version, why, _remedy(step, words, version, cluster))
 
 

@@ -45,6 +45,7 @@ READS: Final[Reads] = union(
             "metadata.labels",
             f"metadata.annotations.{_TALOS}",
             "metadata.annotations.nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable",
+            "metadata.annotations.nvidia.com/ofed-driver-upgrade.node-initial-state.unschedulable",
             "spec.unschedulable",
             "spec.taints",
         ),
@@ -131,9 +132,10 @@ def _driver(node: Object, cluster: Cluster) -> Cordon | None:
 
 def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> Cordon:
     """Return what became of a failed upgrade: the operator tries it again only when the label asks for it."""
-    users = entry(cluster, _by_gpu, node.name) or ()
+    of_gpu = key.startswith("nvidia.com/gpu-")
+    users = (entry(cluster, _by_gpu, node.name) or ()) if of_gpu else ()
     kept = [pod for pod in users if any(each["emptyDir"].is_map for each in pod.at("spec", "volumes").items())]
-    kept = kept if key.startswith("nvidia.com/gpu-") and not _may_delete(cluster) else []
+    kept = kept if _may_delete(cluster) is False else []
     why = "The upgrade has failed, and nothing tries it again"
     if kept:
         why += f": {_pods(kept)} a GPU and keep{'s' * (len(kept) == 1)} an emptyDir, which the operator may not delete"
@@ -164,10 +166,11 @@ def _pods(users: Sequence[Object]) -> str:
     return f"pod{'s' * several} {names(pod.full_name for pod in users)} {'use' if several else 'uses'}"
 
 
-def _may_delete(cluster: Cluster) -> bool:
+def _may_delete(cluster: Cluster) -> bool | None:
+    """Return whether the operator may delete pods with an emptyDir. None: its settings are not known."""
     policies = cluster.known(CLUSTER_POLICY)
     fields = [policy.at("spec", "driver", "upgradePolicy", "podDeletion", "deleteEmptyDir") for policy in policies]
-    return any(field.boolean is True for field in fields)
+    return any(field.boolean is True for field in fields) if fields else None
 
 
 def _by_gpu(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

@@ -23,7 +23,7 @@ READS: Final[Reads] = {
     INSTALL_PLAN: ("spec.approved", "spec.clusterServiceVersionNames", "status.phase"),
 }
 _NAMED: Final = re.compile(r"maximum supported OCP version for ([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9]) is (\d+\.\d+)")
-_MINOR: Final = re.compile(r"^(.*-)(\d+)\.(\d+)$")
+_MINOR: Final = re.compile(r"^(.*-)([0-9]{1,4})\.([0-9]{1,4})$")
 
 
 def remedy(words: str, cluster: Cluster) -> str:

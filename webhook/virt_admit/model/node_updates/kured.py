@@ -72,11 +72,15 @@ def _locks(cluster: Cluster) -> tuple[RebootLock, ...]:
     return tuple(sorted(held, key=lambda lock: lock.node))
 
 
-def _of_daemon(daemon: Object) -> Iterator[RebootLock]:
+def _value(daemon: Object) -> Any:
     try:
-        value = json.loads(daemon.annotations[LOCK])
-    except ValueError:
-        return
+        return json.loads(daemon.annotations[LOCK])
+    except (ValueError, RecursionError):
+        return None
+
+
+def _of_daemon(daemon: Object) -> Iterator[RebootLock]:
+    value = _value(daemon)
     several = value.get("locks") if isinstance(value, dict) else None
     for each in several if isinstance(several, list) else [value]:
         if isinstance(each, dict) and isinstance(each.get("nodeID"), str) and each["nodeID"]:
@@ -161,8 +165,21 @@ def hold(cluster: Cluster) -> Hold | None:
     nodes = {node.name for node in cluster.known(NODE)}
     if not waiting or unlisted(cluster, NODE):
         return None
-    left = (lock for lock in locks(cluster) if lock.node not in nodes and not lock.expires)
-    return next((Hold(lock, waiting) for lock in left), None)
+    for daemon in {lock.daemon.full_name: lock.daemon for lock in locks(cluster)}.values():
+        own = [lock for lock in locks(cluster) if lock.daemon is daemon]
+        left = [lock for lock in own if lock.node not in nodes and not lock.expires]
+        if len(left) == len(own) and len(left) >= _owners(
+            daemon
+        ):  # else a reboot goes on, whose lock is in the annotation
+            return Hold(left[0], waiting)
+    return None
+
+
+def _owners(daemon: Object) -> int:
+    """Return how many nodes may have the lock at once (``--concurrency``)."""
+    value = _value(daemon)
+    most = value.get("maxOwners") if isinstance(value, dict) else None
+    return most if isinstance(most, int) else 1
 
 
 class Hold(NamedTuple):

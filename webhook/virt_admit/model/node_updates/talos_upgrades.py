@@ -88,6 +88,9 @@ def _checked(check: Field, cluster: Cluster) -> Object | None:
     return find(cluster, known, check["namespace"].text or "", name) if name else None
 
 
+_COUNTER: Final = re.compile(r"Replicas$|^replicas$|^number|Number|^active$|^succeeded$|^failed$")
+
+
 def _missing(expression: str, obj: Object) -> str:
     """Return a field that an expression always reads and that an object does not have; empty: none, as far as is seen."""
     bare = _TEXT.sub("''", expression)
@@ -98,6 +101,8 @@ def _missing(expression: str, obj: Object) -> str:
         present = obj["status"]
         for word in words:
             present = present[word]
+            if not present.present and _COUNTER.search(word):
+                break  # a counter that is 0 is left out, and comes back by itself
             if not present.present:
                 return f"status.{'.'.join(words)}"
     return ""

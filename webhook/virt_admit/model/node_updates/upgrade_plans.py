@@ -74,7 +74,8 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
     for pod in waiting:
         name = pod.labels.get(_ON_NODE, "")
         node = find(cluster, NODE, "", name)
-        taints = _refusing(pod, node) if node is not None else []
+        lasts_long = update_orders.is_long(_began(plan), cluster)  # a node that starts has such taints for a moment
+        taints = _refusing(pod, node) if node is not None and lasts_long else []
         if taints:
             which = names([_written(each) for each in taints], 120)
             reason = f"{update_orders.title(plan)} tolerates no taint {which} of {name}, so its pod {pod.name} cannot run there"

@@ -7,6 +7,7 @@ and again, and it stops at the same request. The VMI is still Running, and a mov
 """
 
 import re
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
@@ -26,6 +27,8 @@ from virt_admit.rule import (
     union,
 )
 
+_PATIENCE: Final = timedelta(minutes=5)
+"""virt-handler tries again every three minutes at most, so a storage that fails over is back by then."""
 _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
 
 
@@ -48,7 +51,9 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:
-    if vmi.condition("Paused")["status"].text != "True":
+    paused = vmi.condition("Paused")
+    age = clock.since(paused["lastTransitionTime"].text, context.cluster)
+    if paused["status"].text != "True" or (age is not None and age < _PATIENCE):
         return
     from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415 - files alone know no guest that is paused
 

@@ -93,7 +93,7 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         brief = f"{cut(update, 80)}: {_HANDLER} on {cut(silent[0], 40)} is not replaced before that reports. {_BACK}"
         yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
         return
-    sick = {node.name: why for node in cluster.known(NODE) if (why := virt_handlers.problem(cluster, node.name))}
+    sick = {node.name: why for node in cluster.known(NODE) if (why := _sick(node.name, cluster))}
     for name, why in list(sick.items())[:1]:
         pod = virt_handlers.pod(cluster, name)
         command = about("describe", pod, POD) if pod is not None else kubectl("describe", NODE, name)
@@ -103,6 +103,12 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
 
 
 _BACK: Final = "Bring it back; if it stays away, delete its Node once it is off."
+
+
+def _sick(node: str, cluster: Cluster) -> str:
+    """Return what is wrong with a virt-handler; empty: nothing is known, or it is being replaced, or none is to run there."""
+    there = virt_handlers.pod(cluster, node) is not None and not virt_handlers.is_starting(cluster, node)
+    return virt_handlers.problem(cluster, node) if there else ""
 
 
 def _is_lost(node: str, cluster: Cluster) -> bool:

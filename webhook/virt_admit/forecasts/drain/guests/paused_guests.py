@@ -98,5 +98,7 @@ def _claims(spec: Field) -> Iterator[tuple[str, str]]:
 def _larger(vmi: Object, volumes: Mapping[str, str]) -> str:
     claims = sorted(set(volumes.values()))
     described = shell("kubectl", "describe", "pvc", *map(argument, claims), "-n", vms.namespace_of(vmi))
+    if not claims:
+        return "make room in the storage of that volume"
     words = f"make room in the storage of claim {names(claims)}, or expand the claim if its class allows that"
-    return typed(words, described if claims else "")
+    return typed(words, described)

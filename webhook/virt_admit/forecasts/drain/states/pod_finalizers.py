@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -44,16 +44,14 @@ def held(finalizer: str, cluster: Cluster) -> KeptFinalizer:
     name = _DEPLOYMENTS.get(finalizer)
     if name is None:
         return KeptFinalizer("", "Repair the controller of the finalizer.")
-    pods = [pod for pod in cluster.known(POD) if pod.name.startswith(f"{name}-") and pod.controller is not None]
+    pods = [pod for pod in cluster.known(POD) if f"-{name}-" in f"-{pod.name}" and pod.controller is not None]
     return _of_pods(name, [pod for pod in pods if pod.at("status", "phase").text not in FINISHED], cluster)
 
 
 def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinalizer:
     then = "which then removes the finalizer by itself"
     if not pods:
-        unread = any(True for _ in more_may_exist(cluster, POD))
-        why = "" if unread else f"its controller {name} has no pod"
-        return KeptFinalizer(why, f"Let {name} run, {then}.")
+        return KeptFinalizer("", f"See that its controller, {name}, runs, {then}.")  # it may have another name
     first = min(pods, key=lambda pod: (not _is_ready(pod), pod.full_name))  # one replica leads
     title = f"Deployment {first.namespace}/{name}"
     see = kubectl("describe", POD, first.name, first.namespace)
