@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.healthy.openshift import config_notes, pool
-from tests.healthy.parts import snapshot
+from tests.healthy.parts import ago, snapshot
 from tests.incidents import held_nodes
 from tests.incidents_platform.case import NODES, cluster, dead, only
 from virt_admit.cli.main import virt_admit
@@ -36,10 +36,12 @@ def ask(tmp_path):
 
 def test_it_is_not_updated(ask):
     items, stop = empty(cluster(), "n3"), f"stops at n3: it {SILENT}, so nothing can update it\n  to do: "
+    notes = only(items, "Node", "n3")["metadata"]["annotations"]
+    notes["kubevirt.io/heartbeat"] = ago(seconds=30)
     found = ask(items, "upgrade")
     assert found.return_value == 1
     assert f"{stop}Repair its kubelet: virt-handler there reports" in found.stdout
-    del only(items, "Node", "n3")["metadata"]["annotations"]["kubevirt.io/heartbeat"]
+    notes["kubevirt.io/heartbeat"] = ago(hours=5)
     assert f"{stop}Repair or fence the node" in ask(items, "upgrade").stdout
     assert f"{stop}Do not fence n3; check" in ask([*items, held_nodes.request("csr-1", "n3", 50)], "upgrade").stdout
     assert ask(cluster(), "upgrade").return_value == 0

@@ -31,10 +31,13 @@ def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> Scheduli
         return target
     chosen = target.placement.candidates
     found = {name: broken[name] for name in chosen if name in broken}
-    for name in chosen if lacking else ():
-        driver = node_drivers.missing(name, target.pod.namespace, target.pod.claims, cluster)
-        if driver and name not in found:
-            found[name] = node_drivers.reason(driver, name, cluster)
+    needed = node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster) if lacking else ()
+    reasons = node_drivers.reasons(cluster) if needed else {}
+    for name in chosen if needed else ():
+        absent = reasons.get(name, {})
+        driver = next((each for each in needed if each in absent), "")
+        if driver:
+            found.setdefault(name, absent[driver])
     if not found:
         return target
     return target._replace(placement=replace(target.placement, judged={**target.placement.judged, **found}))

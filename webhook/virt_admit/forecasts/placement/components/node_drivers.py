@@ -35,13 +35,25 @@ def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
 def missing(node: str, namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
     """Return the driver of a claim that a node lacks; empty: it has all, or that is not known."""
     absent = lacking(cluster).get(node, frozenset())
-    needed = (_driver(namespace, claim, cluster) for claim in claims) if absent else ()
+    needed = needed_by(namespace, claims, cluster) if absent else ()
     return next((driver for driver in needed if driver in absent), "")
 
 
-def reason(driver: str, node: str, cluster: Cluster) -> str:
-    """Return that a driver is not registered on a node, and which pod should do that."""
-    return f"{LACKS}{driver} is not registered on {node}{because(driver, node, cluster)}"
+def needed_by(namespace: str, claims: Iterable[str], cluster: Cluster) -> tuple[str, ...]:
+    """Return the drivers of claims, as far as their volumes are known."""
+    return tuple(dict.fromkeys(filter(None, (_driver(namespace, claim, cluster) for claim in claims))))
+
+
+def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
+    """Return for each node that a driver is not registered there, by driver, and which pod should do that."""
+    return cluster.cached(_reasons)
+
+
+def _reasons(cluster: Cluster) -> dict[str, dict[str, str]]:
+    return {
+        node: {each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}" for each in sorted(absent)}
+        for node, absent in lacking(cluster).items()
+    }
 
 
 def words(driver: str, node: str, cluster: Cluster) -> str:
@@ -74,9 +86,19 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
         return f" ({broken.words})"
     if pod is not None or unlisted(cluster, POD):
         return ""
-    others = (name for name, drivers in cluster.cached(_registered).items() if driver in drivers)
-    twin = next(filter(None, (node_pods.of_driver(driver, node_pods.of_node(each, cluster)) for each in others)), None)
-    return f" (DaemonSet {node_pods.daemon(twin)} has no pod there)" if twin is not None else ""
+    daemon = cluster.cached(_daemons).get(driver)
+    return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
+
+
+def _daemons(cluster: Cluster) -> dict[str, str]:
+    """Return the DaemonSet that registers each driver which a node lacks, by a pod of it on a node that has the driver."""
+    registered, found = cluster.cached(_registered), {}
+    for driver in frozenset[str]().union(*lacking(cluster).values()):
+        others = (name for name, drivers in registered.items() if driver in drivers)
+        pods = (node_pods.of_driver(driver, node_pods.of_node(each, cluster)) for each in others)
+        twin = next(filter(None, pods), None)
+        found[driver] = node_pods.daemon(twin) if twin is not None else ""
+    return found
 
 
 def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
