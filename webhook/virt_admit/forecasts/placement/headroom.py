@@ -6,13 +6,13 @@ the highest total of VM memory requests on a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model import machine_pools
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -111,11 +111,10 @@ def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster)
     ``opens``: whether a refusal of the node ends when it takes VMs.
     """
     state, there = candidates.scheduler(cluster).state, {}
-    for vmi in _waiting(cluster):
-        found = candidates.target(vmi, cluster, moves=False)
+    for name, found in cluster.cached(_waiting):
         only_there = found.placement.is_certain and not found.placement.has_candidate
-        if vmi.full_name != pod.full_name and only_there and opens(found.placement.refusals.get(node, "?")):
-            there[vmi.full_name] = found.pod
+        if name != pod.full_name and only_there and opens(found.placement.refusals.get(node, "?")):
+            there[name] = found.pod
     if not there or node not in state.nodes:
         return Contest()
     total = {key: sum(each.requests.get(key, 0) for each in (pod, *there.values())) for key in (CPU, MEMORY)}
@@ -124,8 +123,13 @@ def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster)
     return Contest(tuple(there), said) if said else Contest()
 
 
-def _waiting(cluster: Cluster) -> Iterator[Object]:
-    """Yield the VMIs that wait for their first node."""
-    for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
-        if vmi.at("status", "phase").text in _STARTING and not vmi.at("status", "nodeName").text and not vmi.deleted:
-            yield vmi
+def _waiting(cluster: Cluster) -> tuple[tuple[str, candidates.SchedulingTarget], ...]:
+    """Return where the VMIs could go that wait for their first node, by name."""
+    found = sorted(filter(None, each(cluster, VMI, _starting)), key=lambda vmi: vmi.full_name)
+    return tuple((vmi.full_name, candidates.target(vmi, cluster, moves=False)) for vmi in found)
+
+
+def _starting(vmi: Object) -> Object | None:
+    """Return a VMI that waits for its first node."""
+    waits = vmi.at("status", "phase").text in _STARTING and not vmi.at("status", "nodeName").text and not vmi.deleted
+    return vmi if waits else None

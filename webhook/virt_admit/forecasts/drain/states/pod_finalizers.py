@@ -44,8 +44,18 @@ def held(finalizer: str, cluster: Cluster) -> KeptFinalizer:
     name = _DEPLOYMENTS.get(finalizer)
     if name is None:
         return KeptFinalizer("", "Repair the controller of the finalizer.")
-    pods = [pod for pod in cluster.known(POD) if f"-{name}-" in f"-{pod.name}" and pod.controller is not None]
-    return _of_pods(name, [pod for pod in pods if pod.at("status", "phase").text not in FINISHED], cluster)
+    return _of_pods(name, cluster.cached(_controllers).get(name, ()), cluster)
+
+
+def _controllers(cluster: Cluster) -> dict[str, list[Object]]:
+    """Return the pods of each controller that have not ended. A chart may write its name before that of the Deployment."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        for name in _DEPLOYMENTS.values():
+            runs = pod.controller is not None and pod.at("status", "phase").text not in FINISHED
+            if f"-{name}-" in f"-{pod.name}" and runs:
+                found.setdefault(name, []).append(pod)
+    return found
 
 
 def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinalizer:
@@ -53,7 +63,7 @@ def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinaliz
     if not pods:
         return KeptFinalizer("", f"See that its controller, {name}, runs, {then}.")  # it may have another name
     first = min(pods, key=lambda pod: (not _is_ready(pod), pod.full_name))  # one replica leads
-    title = f"Deployment {first.namespace}/{name}"
+    title = f"Deployment {first.namespace}/{first.name.partition(name)[0]}{name}"
     see = kubectl("describe", POD, first.name, first.namespace)
     if _is_ready(first):
         log = shell("kubectl", "logs", argument(first.name), "-n", first.namespace)

@@ -51,7 +51,9 @@ def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
 
 def _reasons(cluster: Cluster) -> dict[str, dict[str, str]]:
     return {
-        node: {each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}" for each in sorted(absent)}
+        node: {
+            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}" for each in sorted(absent)
+        }
         for node, absent in lacking(cluster).items()
     }
 
