@@ -53,7 +53,7 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
 def check(vmi: Object, context: Context) -> Findings:
     paused = vmi.condition("Paused")
     age = clock.since(paused["lastTransitionTime"].text, context.cluster)
-    if paused["status"].text != "True" or (age is not None and age < _PATIENCE):
+    if paused["status"].text != "True" or age is None or age < _PATIENCE:
         return
     from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415 - files alone know no guest that is paused
 
