@@ -22,7 +22,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import kured, maintenance_updates, sriov_drains, updaters
+from virt_admit.model.node_updates import kured, maintenance_updates, sriov_drains, updaters, upgrade_plans
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
@@ -31,8 +31,6 @@ from virt_admit.model.scheduler.pods import FINISHED
 CLUSTER_POLICY: Final = Kind("nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False)
 """Of the GPU operator. Only snapshots hold it."""
 _TALOS: Final = "talos.dev/cordoned"
-_PLAN: Final = "upgrade.cattle.io/plan"
-_PLAN_NODE: Final = "upgrade.cattle.io/node"
 
 READS: Final[Reads] = union(
     updaters.READS,
@@ -50,8 +48,8 @@ READS: Final[Reads] = union(
             "spec.taints",
         ),
         POD: (
-            f"metadata.labels.{_PLAN}",
-            f"metadata.labels.{_PLAN_NODE}",
+            f"metadata.labels.{upgrade_plans.OF_PLAN}",
+            f"metadata.labels.{upgrade_plans.ON_NODE}",
             "metadata.labels.kubevirt.io",
             f"metadata.labels.{launcher_pod.NAME}",
             "spec.nodeName",
@@ -297,15 +295,17 @@ def _plan(node: Object, cluster: Cluster) -> Cordon | None:
     if pod is None:
         return None
     phase = pod.at("status", "phase").text or "Pending"
-    plan = f"Plan {pod.labels[_PLAN]} of the system upgrade controller"
+    plan = f"Plan {pod.labels[upgrade_plans.OF_PLAN]} of the system upgrade controller"
     return Cordon(
         plan, f"Its pod {pod.full_name} is {phase}; the controller uncordons the node when its Job has ended."
     )
 
 
 def _plan_pods(cluster: Cluster) -> Mapping[str, Object]:
-    pods = (pod for pod in cluster.known(POD) if _PLAN in pod.labels and _PLAN_NODE in pod.labels)
-    return {pod.labels[_PLAN_NODE]: pod for pod in pods if pod.at("status", "phase").text not in FINISHED}
+    pods = (
+        pod for pod in cluster.known(POD) if upgrade_plans.OF_PLAN in pod.labels and upgrade_plans.ON_NODE in pod.labels
+    )
+    return {pod.labels[upgrade_plans.ON_NODE]: pod for pod in pods if pod.at("status", "phase").text not in FINISHED}
 
 
 def _talos(node: Object, _cluster: Cluster) -> Cordon | None:

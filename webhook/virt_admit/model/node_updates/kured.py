@@ -161,16 +161,15 @@ def waits(node: Object) -> bool:
 
 def hold(cluster: Cluster) -> Hold | None:
     """Return the lock that keeps kured from rebooting any node for good; None: none is known to."""
-    waiting = tuple(sorted(node.name for node in cluster.known(NODE) if waits(node)))
-    nodes = {node.name for node in cluster.known(NODE)}
+    nodes = {node.name: node for node in cluster.known(NODE)}
+    waiting = tuple(sorted(name for name, node in nodes.items() if waits(node)))
     if not waiting or unlisted(cluster, NODE):
         return None
     for daemon in {lock.daemon.full_name: lock.daemon for lock in locks(cluster)}.values():
         own = [lock for lock in locks(cluster) if lock.daemon is daemon]
         left = [lock for lock in own if lock.node not in nodes and not lock.expires]
-        if len(left) == len(own) and len(left) >= _owners(
-            daemon
-        ):  # else a reboot goes on, whose lock is in the annotation
+        is_left = len(left) == len(own) >= _owners(daemon)  # else a reboot goes on, whose lock is in the annotation
+        if is_left:
             return Hold(left[0], waiting)
     return None
 

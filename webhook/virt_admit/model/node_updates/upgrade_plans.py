@@ -24,8 +24,9 @@ from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import FINISHED
 
-_OF_PLAN: Final = "upgrade.cattle.io/plan"
-_ON_NODE: Final = "upgrade.cattle.io/node"
+OF_PLAN: Final = "upgrade.cattle.io/plan"
+ON_NODE: Final = "upgrade.cattle.io/node"
+"""Labels of the pods of a Plan: its name, and that of the node."""
 _NO_START: Final = ("NoSchedule", "NoExecute")
 
 READS: Final[Reads] = union(
@@ -62,7 +63,7 @@ def _pods(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the pods of Jobs that have not ended, by the Plan."""
     found: dict[tuple[str, str], list[Object]] = {}
     for pod in cluster.known(POD):
-        plan = pod.labels.get(_OF_PLAN)
+        plan = pod.labels.get(OF_PLAN)
         if plan and not pod.deleted and pod.at("status", "phase").text not in FINISHED:
             found.setdefault((pod.namespace, plan), []).append(pod)
     return found
@@ -72,7 +73,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
     """Yield what keeps pods of a Plan from their node, what certainly does first."""
     waiting = [pod for pod in pods if not pod.at("spec", "nodeName").text]
     for pod in waiting:
-        name = pod.labels.get(_ON_NODE, "")
+        name = pod.labels.get(ON_NODE, "")
         node = find(cluster, NODE, "", name)
         lasts_long = update_orders.is_long(_began(plan), cluster)  # a node that starts has such taints for a moment
         taints = _refusing(pod, node) if node is not None and lasts_long else []

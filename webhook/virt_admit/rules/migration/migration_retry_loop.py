@@ -11,8 +11,9 @@ from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.kubevirt.instances import migration_failures, migrations
+from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import cut_middle
 from virt_admit.rule import (
@@ -75,6 +76,6 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 70)}. {remedy}"
     if migration_failures.failed_before_handover(last):  # no time-out of the copy has a part in it
-        see = f"virt-admit explain vm/{vmi.name} -n {vmi.namespace}"
+        see = shell("virt-admit", "explain", f"vm/{vmi.name}", "-n", vms.namespace_of(vmi))
         return f"the target pod of {last.name} found no node or did not start. See {see}."
     return f"no reason is reported. Check migration {last.name} and the migration timeouts and bandwidth."

@@ -77,12 +77,7 @@ def _held(cluster: Cluster) -> HeldUpdate | None:
 def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
     progressing, target = kubevirt.condition("Progressing"), kubevirt.at("status", "targetKubeVirtVersion").text
     lasts = clock.since(progressing["lastTransitionTime"].text, cluster)
-    if (
-        progressing["status"].text != "True"
-        or progressing["reason"].text != _UNDER_WAY
-        or lasts is None
-        or lasts < _USUAL
-    ):
+    if not is_under_way(kubevirt) or lasts is None or lasts < _USUAL:
         return
     update = f"the update of KubeVirt to {target or 'another release'} lasts for {clock.duration(lasts)}"
     silent = [node.name for node in cluster.known(NODE) if _is_lost(node.name, cluster)]
