@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests import builders
+from tests.apiserver.webhook import VIRT_ADMIT
 from tests.cli.following_process import Following
 from tests.fake_api import FakeApi, path_of
 from tests.forecasts.drain.vm_motion import NOW, ago, launcher, migration, node, vm, vmi
@@ -126,7 +127,7 @@ def measure(vms: int, nodes: int) -> int:
     with FakeApi() as api, tempfile.TemporaryDirectory() as folder:
         serve(api, vms, nodes)
         started = time.monotonic()
-        run = Following(api, Path(folder), "drain", _NODE, "--follow", "--lines")
+        run = Following(api, Path(folder), "drain", _NODE, "--follow", "--lines", program=VIRT_ADMIT)
         ended = threading.Event()
         try:
             shows(run, f"{_NODE}: ")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.apiserver.webhook import VIRT_ADMIT
 from tests.fake_api import FakeApi, path_of
 from tests.follow_load import churn, objects, padded, put
 from tests.forecasts.drain.vm_motion import NOW, launcher, node, vm
@@ -131,7 +132,7 @@ def measure(vms: int, nodes: int, minutes: int) -> int:
         serve(api, vms, nodes)
         pods = len(api.objects[path_of(POD)])
         began = time.monotonic()
-        process = Watching(api.kubeconfig(Path(folder)))
+        process = Watching(api.kubeconfig(Path(folder)), program=VIRT_ADMIT)
         process.command = (sys.executable, "-m", "virt_admit", *process.command[1:])  # whose figures are its own
         with process as watch:
             while not watch.is_ready():

@@ -7,6 +7,7 @@ import subprocess
 import time
 import urllib.request
 from http.client import HTTPResponse
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,12 +18,15 @@ from tests.waiting import eventually
 
 
 class Watching:
-    """The process, its metrics and its page. At the end of the block it stops on SIGTERM with exit code 0."""
+    """The process, its metrics and its page. At the end of the block it stops on SIGTERM with exit code 0.
 
-    def __init__(self, kubeconfig: str, *flags: str) -> None:
+    Who measures the process needs the real program: in the place of prefork's a client waits for the process.
+    """
+
+    def __init__(self, kubeconfig: str, *flags: str, program: Path | None = None) -> None:
         self.port = free_port()
         options = ("--ops-bind", f"127.0.0.1:{self.port}", "--kubeconfig", kubeconfig, *flags)
-        self.command = (virt_admit(), "watch", *options)
+        self.command = (program or virt_admit(), "watch", *options)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

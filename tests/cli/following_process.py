@@ -11,10 +11,13 @@ from tests.waiting import eventually
 
 
 class Following:
-    """A command with ``--follow`` as a process of its own, with its output in a pipe."""
+    """A command with ``--follow`` as a process of its own, with its output in a pipe.
 
-    def __init__(self, api: FakeApi, folder: Path, *words: str) -> None:
-        command = [virt_admit(), *words]
+    Who measures the process needs the real program: in the place of prefork's a client waits for the process.
+    """
+
+    def __init__(self, api: FakeApi, folder: Path, *words: str, program: Path | None = None) -> None:
+        command = [program or virt_admit(), *words]
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")}
         self.process = subprocess.Popen(
             [*command, "--kubeconfig", api.kubeconfig(folder)],

@@ -37,6 +37,8 @@ TIMEOUTS: Final = InformerTimeouts(version=10.0)
 """The API server is asked for its version so often, which shows its time, and that it answers."""
 POLL: Final = 0.2
 """Seconds between two looks at the counters of changes."""
+PAUSE: Final = 0.5
+"""Seconds between two judgements, at most, if there is something new: the first one often costs more than all others."""
 REFRESH: Final = 5.0
 """Seconds after which an unchanged cluster is judged again, because waits end and ages grow."""
 LOST_AFTER: Final = 60.0
@@ -173,7 +175,7 @@ class _Following:
     def _is_due(self) -> bool:
         """Whether to judge again: something changed, or time has passed. A costly judgement is repeated less often."""
         waited = time.monotonic() - self._looked
-        if waited < self._cost:
+        if waited < min(self._cost, PAUSE):
             return False
         return self._live.generation != self._generation or waited > max(REFRESH, 3 * self._cost)
 
