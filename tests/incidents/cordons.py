@@ -83,7 +83,7 @@ def waiting_vm(items: list[dict]) -> list[dict]:
 def failed_driver(*ask: str) -> Incident:
     facts = (
         r"cordoned by the NVIDIA GPU operator for its driver upgrade",
-        r"The upgrade has failed, and nothing tries it again: pod ml/train-0 uses a GPU and keeps an emptyDir, which the op",
+        r"The upgrade has failed, and the operator does not begin it again: pod ml/train-0 uses a GPU and keeps an emptyDir",
         r"w2 waits behind it\. That does not end by itself",
         r"[Ss]cale StatefulSet ml/train to 0",
         r"kubectl label node w1 nvidia.com/gpu-driver-upgrade-state=upgrade-required --overwrite",
