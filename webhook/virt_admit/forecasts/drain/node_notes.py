@@ -156,7 +156,8 @@ def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
     why = deschedulers.remedy(cluster)
     if strategies or why:
         by = f"by a descheduler ({names(strategies)})" if strategies else "probably by a descheduler"
-        yield f"Nothing drains this node: {count(len(moved), 'VM')} of it are evicted {by}. {why}".rstrip()
+        few = "VM of it is" if len(moved) == 1 else "VMs of it are"
+        yield f"No drain of this node is under way: {len(moved)} {few} evicted {by}. {why}".rstrip()
 
 
 def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:

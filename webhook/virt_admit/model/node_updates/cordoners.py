@@ -57,7 +57,7 @@ READS: Final[Reads] = union(
             "spec.volumes.emptyDir",
             "status.phase",
         ),
-        VMI: ("spec.evictionStrategy", "status.conditions"),
+        VMI: ("spec.evictionStrategy", "status.conditions", "status.evacuationNodeName", "status.nodeName"),
     },
 )
 
@@ -103,6 +103,17 @@ def of_node(node: Object, cluster: Cluster) -> Cordon | None:
     """Return what cordoned a node; None: it is not cordoned, or nothing shows what did it."""
     order: Sequence[_Find] = _OF_CORDONED if _is_cordoned(node) else _OF_TAINTED
     return next((found for each in order if (found := each(node, cluster)) is not None), None)
+
+
+def is_emptied(node: str, cluster: Cluster) -> bool:
+    """Return whether VMs of a node are to leave it now: an uncordon by hand would come before the work on that node."""
+    return bool(entry(cluster, _left, node))
+
+
+def _left(cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes that VMs are to leave, each with one of these VMs."""
+    marked = ((vmi.at("status", "evacuationNodeName").text or "", vmi) for vmi in cluster.known(VMI))
+    return {node: vmi.full_name for node, vmi in marked if node and node == vmi.at("status", "nodeName").text}
 
 
 def _is_cordoned(node: Object) -> bool:
@@ -155,7 +166,8 @@ def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> 
     allow = ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)" if kept else ""
     remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
     waits = f"{why}.{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
-    return cordon._replace(waits=waits, ends=False if kept else None, failed=True, remedy=remedy, uncordon=True)
+    free = _update(node, cluster) is None and not is_emptied(node.name, cluster)
+    return cordon._replace(waits=waits, ends=False if kept else None, failed=True, remedy=remedy, uncordon=free)
 
 
 _READY: Final = "It uncordons the node itself once the driver pod there is of the newest revision and ready."
