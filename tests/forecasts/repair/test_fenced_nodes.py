@@ -70,7 +70,7 @@ UNTAINT = "kubectl taint nodes b node.kubernetes.io/out-of-service:NoExecute-"
 def test_the_taint_of_an_administrator_waits_for_no_remediator() -> None:
     (row,) = drain_plan.plan(by_hand(), "a").nodes[0].forecasts
 
-    assert row.remedy == f"remove its taint, as the administrator who set it has to: {UNTAINT}"
+    assert row.remedy == f"as the administrator who set it has to, remove its taint: {UNTAINT}"
     assert "remediator" not in row.reason
     assert not fence_taints.stays("b", by_hand())
     (step,) = repair(by_hand(), Goal.DRAIN, ["a"]).steps

@@ -163,8 +163,9 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
     by_hand = is_by_hand(node, cluster)
     if by_hand is False:
         return f"see that the remediation of {node} has ended, then {remove}", untaint
-    first = f"{remove}, as" if by_hand else f"see that no remediation of {node} is under way, then {remove}, as"
-    return f"{first} the administrator who set it has to", untaint
+    if by_hand:
+        return f"as the administrator who set it has to, {remove}", untaint
+    return f"see that no remediation of {node} is under way, then {remove}", untaint
 
 
 class _Holder(NamedTuple):
