@@ -95,6 +95,6 @@ def test_a_taint_of_an_administrator_is_removed_before_an_uncordon(ask):
     items = [each for each in pooled(held_nodes.volume_of_a_fenced_node("scan")) if each["kind"] != "VolumeAttachment"]
     only(items, "Node", "w1")["spec"]["taints"].pop(0)
     untaint = "kubectl taint nodes w1 node.kubernetes.io/out-of-service:NoExecute-"
-    assert remedy(ask, items).endswith(f"then remove its taint, and uncordon w1: {untaint}")
+    assert remedy(ask, items) == f"As the administrator who set it has to, remove its taint, and uncordon w1: {untaint}"
     del only(items, "Node", "w1")["spec"]["taints"]
     assert remedy(ask, items) == "Uncordon them: kubectl uncordon w1"

@@ -197,6 +197,12 @@ def port_that_waits_for_the_migration() -> Incident:
     return Incident("port-waits-for-migration", "https://github.com/kubeovn/kube-ovn/issues/7416", items, NO, facts)
 
 
+def nodes_that_wait_for_the_migration() -> Incident:
+    found = port_that_waits_for_the_migration()
+    facts = (r"could go to +w2, w3, but see below what keeps it from moving",)
+    return Incident("nodes-wait-for-migration", found.url, found.items, NO, facts, ("explain", "vm/db"))
+
+
 def plugin_that_serves_others() -> Incident:
     items = without_network("calico", "no policy for this endpoint")
     facts = (r"network plugin calico works on w2 for pod vms/virt-launcher-web-\w+, so see what it lacks for this one",)
@@ -206,6 +212,7 @@ def plugin_that_serves_others() -> Incident:
 def incidents() -> list[Incident]:
     return [
         port_that_waits_for_the_migration(),
+        nodes_that_wait_for_the_migration(),
         plugin_that_serves_others(),
         refused_start(),
         refused_changes_in_a_drain(),

@@ -34,6 +34,7 @@ def descheduler(*profiles: str) -> list[dict]:
 
 def eviction_storm(*ask: str) -> Incident:
     facts = (
+        r"(?s)\A(?!.*Nothing drains)",
         r"(?s)\A(?!.*if it is to stay)(?!.*uncordoning)",
         r"descheduler.*\(LowNodeUtilization\)",
         r"does not stop by itself: it begins again every 300 s",
@@ -83,7 +84,7 @@ def waiting_vm(items: list[dict]) -> list[dict]:
 def failed_driver(*ask: str) -> Incident:
     facts = (
         r"cordoned by the NVIDIA GPU operator for its driver upgrade",
-        r"The upgrade has failed, and nothing tries it again: pod ml/train-0 uses a GPU and keeps an emptyDir, which the op",
+        r"The upgrade has failed, and the operator does not begin it again: pod ml/train-0 uses a GPU and keeps an emptyDir",
         r"w2 waits behind it\. That does not end by itself",
         r"[Ss]cale StatefulSet ml/train to 0",
         r"kubectl label node w1 nvidia.com/gpu-driver-upgrade-state=upgrade-required --overwrite",
@@ -103,6 +104,40 @@ def vm_behind_a_failed_driver() -> Incident:
     )
     items = gpu("upgrade-failed", waiting=True)
     return Incident("vm-behind-driver", f"{NVIDIA}/issues/2549", items, YES, facts, ("explain", "vm/erp"))
+
+
+def vm_behind_a_node_that_is_drained() -> Incident:
+    """An administrator drains w1, which alone has room for a VM that waits: an uncordon would end that drain."""
+    items = [each for each in gpu("upgrade-done", waiting=True) if each["kind"] != "ClusterPolicy"]
+    marked(items, "web", minutes=5)
+    facts = (
+        r"uncordon w1 once its drain and its maintenance are over: kubectl uncordon w1",
+        r"(?s)\A(?!.*or repair one of them)",
+    )
+    return Incident("vm-behind-drain", f"{NVIDIA}/issues/2549", items, YES, facts, ("explain", "vm/erp"))
+
+
+def vm_behind_two_orders() -> Incident:
+    """The driver of w1 has failed, and a maintenance of w1 is ordered too."""
+    items = gpu("upgrade-failed", waiting=True)
+    spec = {"nodeName": "w1", "reason": "disks"}
+    items.append(
+        obj("NodeMaintenance", "nodemaintenance.medik8s.io/v1beta1", "disks", spec=spec)
+        | {"status": {"phase": "Running"}}
+    )
+    facts = (r"upgrade-state=upgrade-required", r"(?s)\A(?!.*to let the VM start now)")
+    return Incident("vm-behind-two-orders", f"{NVIDIA}/issues/2549", items, YES, facts, ("explain", "vm/erp"))
+
+
+def reason_of_an_upgrade() -> Incident:
+    """The simulation names nodes in the order of its moves; what stops the drain now is said in both parts."""
+    facts = (
+        r"(?s)blocks the drain  vms/web  (LiveMigrate, but no other node can take it: memory: \S+ missing on w2[^\n]*)\n"
+        r".*\n  stops here +vms/web: \1\n",
+        r"(?s)\A(?!.*memory missing on w2)",
+    )
+    items = gpu("upgrade-done", waiting=True)
+    return Incident("reason-of-an-upgrade", f"{NVIDIA}/issues/2549", items, NO, facts, ("explain", "node/w1"))
 
 
 def driver_in_progress() -> Incident:
@@ -245,6 +280,9 @@ def incidents() -> list[Incident]:
         failed_driver("drain", "w1"),
         failed_driver("explain", "node/w1"),
         vm_behind_a_failed_driver(),
+        vm_behind_a_node_that_is_drained(),
+        vm_behind_two_orders(),
+        reason_of_an_upgrade(),
         driver_in_progress(),
         drained_for_devices(),
         vm_that_holds_devices(),

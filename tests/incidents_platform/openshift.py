@@ -135,6 +135,9 @@ def taint_left_by_a_remediator() -> Incident:
     back = only(items, "Node", "n1")
     taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
     back["spec"]["taints"] = [taint]
+    metadata = {"deletionTimestamp": ago(hours=26), "finalizers": ["self-node-remediation.medik8s.io/snr-finalizer"]}
+    version = "self-node-remediation.medik8s.io/v1alpha1"
+    items.append(obj("SelfNodeRemediation", version, "n1", "medik8s", metadata=metadata))
     says = ("node.kubernetes.io/out-of-service still ends every pod", "[node-fence-taint-left]")
     return Incident("https://github.com/medik8s/self-node-remediation/issues/258", items, "scan", 0, says)
 

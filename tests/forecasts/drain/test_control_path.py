@@ -328,3 +328,31 @@ def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     assert with_conditions("True", "False", "deployments.apps", phase="Deploying") == (None, [None, None])
     assert with_conditions("True", "False", "deployments.apps", synchronized="False") == (None, [None, None])
     assert with_conditions("True", "False", phase="Deploying", synchronized="False") == (True, [True, True])
+
+
+@pytest.mark.parametrize("name", ["virt-api", "virt-controller"])
+@pytest.mark.parametrize(
+    ("container", "why"),
+    [
+        (
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "quay.io/x"'}}},
+            'ImagePullBackOff: Back-off pulling image "quay.io/x"',
+        ),
+        (
+            {
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+                "lastState": {"terminated": {"exitCode": 1}},
+            },
+            "CrashLoopBackOff, container main ends with exit code 1",
+        ),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, ""),
+    ],
+)
+def test_what_the_containers_of_a_component_wait_for_is_said(name, container, why):
+    failing, other = component(name, "b", ready="False"), "virt-controller" if name == "virt-api" else "virt-api"
+    failing.data["status"]["containerStatuses"] = [{"name": "main"} | container]
+    known = [*NODES, *VMS, kubevirt(), component(other, "b"), failing]
+    (row,) = plan(complete(*known), "a").nodes[0].forecasts
+    assert f"{name} has no Ready pod" in row.reason
+    assert (f"(pod {name}-b is not ready: {why})" in row.reason) is bool(why)
+    assert (f"pod {name}-b" in row.remedy) is bool(why)

@@ -1,14 +1,19 @@
 """Harvester's maintenance mode shuts VMs with a label down; kubectl drain migrates them."""
 
+import json
+
 import pytest
+from click.testing import CliRunner
 
 from tests.forecasts.drain.test_vm_states import LAUNCHER, MIGRATES, row
 from tests.forecasts.drain.vm_motion import ago, cluster, node, vmi
+from tests.healthy.parts import snapshot
 from virt_admit.cli.commands.drain import render
-from virt_admit.forecasts.drain import drain_plan
+from virt_admit.cli.main import virt_admit
+from virt_admit.forecasts.drain import drain_plan, harvester_maintenance
 from virt_admit.forecasts.drain.vm_outcomes import forecast
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 
 LABEL = "harvesterhci.io/maintain-mode-strategy"
@@ -69,3 +74,63 @@ def test_a_node_that_cannot_be_read_leaves_it_open():
     (own,) = whole.known(VMI)
 
     assert forecast(own, Snapshot([own, LAUNCHER], [VMI.resource])).outcome == "unknown"
+
+
+STOPPED = f"{LABEL}-node-name"
+
+
+def shut_down(strategy, *, on="a", status="completed", created=False):
+    """Return a node in maintenance and a VM that was shut down for that."""
+    found = node("a", unschedulable=True)
+    marks = {"harvesterhci.io/maintain-status": status} if status else {}
+    there = Object({**found.data, "metadata": {**found.data["metadata"], "annotations": marks}})
+    metadata = {"name": "db", "namespace": "shop", "labels": {LABEL: strategy}, "annotations": {STOPPED: on}}
+    own = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": metadata,
+        "status": {"created": created},
+    }
+    return cluster(there, Object(own | {"spec": {"runStrategy": "Halted"}}))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "starts"),
+    [
+        ("ShutdownAndRestartAfterEnable", "elsewhere once {} is in maintenance"),
+        ("ShutdownAndRestartAfterDisable", "when {} leaves maintenance"),
+    ],
+)
+def test_a_vm_that_was_shut_down_for_the_maintenance_is_said_with_its_start(strategy, starts):
+    seen = shut_down(strategy)
+    notes = drain_plan.node_plan("a", seen).notes
+    assert (
+        f"shop/db was shut down for this maintenance. Harvester starts it again {starts.format('this node')}." in notes
+    )
+    said = harvester_maintenance.stopped(seen.get(VM, "shop", "db"), seen)
+    assert said == f"was shut down for the maintenance of a, and Harvester starts it again {starts.format('a')}"
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        shut_down("Shutdown"),
+        shut_down("ShutdownAndRestartAfterDisable", on="b"),
+        shut_down("ShutdownAndRestartAfterDisable", status=""),
+    ],
+    ids=["for good", "for another node", "the maintenance is over"],
+)
+def test_a_vm_that_nothing_starts_is_not_said_to_start(seen):
+    assert harvester_maintenance.stopped(seen.get(VM, "shop", "db"), seen) == ""
+    assert not any("was shut down for this" in note for note in drain_plan.node_plan("a", seen).notes)
+
+
+def test_explain_says_why_such_a_vm_does_not_run(tmp_path):
+    path = tmp_path / "cluster.json"
+    items = [each.data for each in shut_down("ShutdownAndRestartAfterDisable")]
+    path.write_text(json.dumps(snapshot(items)))
+    found = CliRunner().invoke(virt_admit, ["explain", "vm/db", "-n", "shop", "--cluster", str(path)])
+    assert (
+        "it is not running: it was shut down for the maintenance of a, and Harvester starts it again when a"
+        in found.stdout
+    )

@@ -8,7 +8,9 @@ from tests.forecasts.drain.test_vm_states import row
 from tests.forecasts.drain.vm_motion import NOW, ago, cluster, launcher, node, vm, vmi
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 IMAGE = {"volumes": [{"name": "disk", "containerDisk": {"image": "quay.io/disks/ubuntu:24.04"}}]}
 DISK = {"volumes": [{"name": "disk", "dataVolume": {"name": "disk"}}]}
@@ -132,3 +134,20 @@ def test_the_part_of_the_cluster_that_fails_is_named(reason, said, remedy):
     seen = stuck_starts.problem(found, cluster(found, pod, warning(pod, reason, said), MULTUS, volume))
 
     assert remedy in seen.remedy
+
+
+@pytest.mark.parametrize(
+    ("plugin", "daemon"),
+    [("aws-cni", "aws-node"), ("calico", "calico-node"), ("multus", "kube-multus-ds"), ("cilium-cni", "cilium")],
+)
+def test_the_pod_of_a_plugin_has_the_name_of_its_daemon_set(plugin: str, daemon: str) -> None:
+    names = ("aws-ebs-csi-node", "calico-typha", "multus-admission", "cilium-envoy", daemon)
+    found = node_pods.of_plugin(plugin, [of_daemon(each) for each in names])
+    assert found is not None
+    assert node_pods.daemon(found) == daemon
+    assert node_pods.of_plugin(plugin, [of_daemon(each) for each in names[:-1]]) is None
+
+
+def of_daemon(name: str) -> Object:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "controller": True}
+    return Object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-x", "ownerReferences": [owner]}})

@@ -286,6 +286,12 @@ def test_a_vm_whose_outcome_is_unknown_is_named():
     assert "more bandwidth" in plan.remaining[0].why
 
 
+def test_a_node_that_is_being_drained_is_not_uncordoned():
+    leaves = vm("web", on="b", vmi_status={"evacuationNodeName": "b"})
+    steps = repair(cluster(vm(), node("b", unschedulable=True), leaves), Goal.DRAIN, ["a"]).steps
+    assert "uncordon:b" not in [step.id for step in steps]
+
+
 def test_a_node_in_maintenance_mode_gets_its_annotations_removed_with_the_cordon():
     cordoned = node("b", unschedulable=True)
     cordoned.data["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true", "team": "a"}

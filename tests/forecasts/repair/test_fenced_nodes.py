@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.forecasts.repair.broken_clusters import ROOM, cluster, kubevirt, node, vm
@@ -13,6 +15,7 @@ from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.remediation import fence_taints
 
 NOW = "2027-03-01T11:00:00Z"
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -51,6 +54,44 @@ def test_the_vm_names_the_node_that_its_remediation_keeps() -> None:
         row.remedy
         == "let pod shop/old end, after which the remediator of b removes the taint: kubectl describe pod old -n shop"
     )
+
+
+def by_hand(*objects: Object, complete: tuple[str, ...] = ("*",)) -> Snapshot:
+    """Return a cluster in which an administrator has set the taint out-of-service, while an old pod is still there."""
+    found = seen(back("2027-03-01T06:12:00Z", OUT_OF_SERVICE), stale(), *objects)
+    again = Snapshot(list(found), complete=complete)
+    again.time = NOW
+    return again
+
+
+UNTAINT = "kubectl taint nodes b node.kubernetes.io/out-of-service:NoExecute-"
+
+
+def test_the_taint_of_an_administrator_waits_for_no_remediator() -> None:
+    (row,) = drain_plan.plan(by_hand(), "a").nodes[0].forecasts
+
+    assert row.remedy == f"as the administrator who set it has to, remove its taint: {UNTAINT}"
+    assert "remediator" not in row.reason
+    assert not fence_taints.stays("b", by_hand())
+    (step,) = repair(by_hand(), Goal.DRAIN, ["a"]).steps
+    assert (step.title, step.changes[0].text) == ("remove the taint of the fencing", row.remedy)
+
+
+@pytest.mark.parametrize("names", [{"name": "b"}, {"name": "b-x", "annotations": {fence_taints.NODE_NAME: "b"}}])
+def test_a_remediation_of_the_node_removes_its_taint(names: dict[str, Any]) -> None:
+    remediation = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediation"}
+    found = by_hand(Object({**remediation, "metadata": {**names, "namespace": "medik8s"}}))
+
+    assert fence_taints.is_by_hand("b", found) is False
+    assert fence_taints.waits_for("b", found) == "pod shop/old"
+
+
+def test_a_remediation_that_cannot_be_listed_may_exist() -> None:
+    found = by_hand(complete=("nodes", "pods"))
+
+    assert fence_taints.is_by_hand("b", found) is None
+    words, _ = fence_taints.way_out("b", fence_taints.known(found)["b"], found)
+    assert words.startswith("see that no remediation of b is under way, then remove its taint")
 
 
 def test_the_node_itself_says_it() -> None:

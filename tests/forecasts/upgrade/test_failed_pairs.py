@@ -57,7 +57,7 @@ def test_the_stop_names_the_nodes_that_run_vms_alone():
     found = rehearsal.rehearse(seen, Options(), forecast_only=True)
 
     assert found.possible is False
-    assert any("no other node can take it (memory" in stop.reason for stop in found.stops)
+    assert any("no other node can take it: memory" in stop.reason for stop in found.stops)
     assert not any("master" in stop.reason for stop in found.stops)
 
 

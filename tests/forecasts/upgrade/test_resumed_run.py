@@ -53,7 +53,7 @@ def test_a_target_pod_without_a_node_keeps_its_place_until_it_is_given_up() -> N
     outcome = simulate(resumed(test_simulation.world([held, other], outbound=1), {"a": None}))
 
     assert [(move.vm, move.start) for move in outcome.migrations] == [("shop/v0", 100)]
-    assert "memory missing" in outcome.stops["a"]
+    assert "memory: 8Gi missing on b" in outcome.stops["a"]
 
 
 def test_a_target_pod_without_a_node_starts_as_soon_as_a_node_has_room() -> None:

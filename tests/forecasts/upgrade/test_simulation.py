@@ -72,7 +72,7 @@ def test_a_vm_without_room_stops_the_roll_out() -> None:
     outcome = simulate(world([vm("big", "a", 20), vm("other", "b", 20)], "ab"))
 
     assert list(outcome.stops) == ["a"]
-    assert "memory missing on b" in outcome.stops["a"]
+    assert "memory: 8Gi missing on b" in outcome.stops["a"]
     assert outcome.ended == {}
 
 

@@ -1,10 +1,13 @@
 """Each controller that cordons nodes is named by what it leaves on the node, or by the object that orders it."""
 
+import json
+from typing import Any
+
 import pytest
 
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates import cordoners, kured
 
 CORDONED = {"unschedulable": True}
 
@@ -45,13 +48,14 @@ MACHINE = {
 UPGRADED = {"labels": {"nvidia.com/ofed-driver-upgrade-state": "drain-required"}}
 REBOOT = {"annotations": {"sriovnetwork.openshift.io/state": "Reboot_Required"}}
 
+SRIOV = "the SR-IOV network operator or by hand"
 CASES = {
     "Plan": ([node(), PLAN_POD], "Plan os of the system upgrade controller", None),
     "maintenance": ([node(), MAINTENANCE], "NodeMaintenance disks", False),
     "deletion": ([node(), MACHINE], "the deletion of Machine capi/m", None),
     "Talos": ([node(annotations={"talos.dev/cordoned": "true"})], "Talos, which upgrades or reboots it", None),
     "network operator": ([node(**UPGRADED)], "the NVIDIA network operator for its driver upgrade", None),
-    "reboot for SR-IOV": ([node(**REBOOT)], "the SR-IOV network operator", None),
+    "reboot for SR-IOV": ([node(**REBOOT)], SRIOV, None),
     "Karpenter": (
         [tainted("karpenter.sh/disrupted")],
         "Karpenter, which deletes it (taint karpenter.sh/disrupted)",
@@ -59,6 +63,89 @@ CASES = {
     ),
     "autoscaler": ([tainted("ToBeDeletedByClusterAutoscaler")], "the cluster autoscaler, which deletes it", None),
 }
+BEFORE = "an order from before kured drained it"
+BEGUN = "weave.works/kured-reboot-in-progress"
+RECORD = "kured.dev/node-unschedulable-before-drain"
+
+
+def taken(minute: int, **annotations: str) -> list[dict[str, Any]]:
+    """Return a node that kured began to reboot at 12:05, and that was cordoned at a minute of that hour."""
+    taint = {
+        "key": "node.kubernetes.io/unschedulable",
+        "effect": "NoSchedule",
+        "timeAdded": f"2026-06-01T12:{minute:02}:00Z",
+    }
+    spec = {**CORDONED, "taints": [taint]}
+    return [node(spec=spec, annotations={BEGUN: "2026-06-01T12:05:00Z", **annotations})]
+
+
+def locked(*, before: bool, **annotations: str) -> list[dict[str, Any]]:
+    """Return a node with the lock of kured, which says whether it was cordoned before."""
+    value = {"nodeID": "a", "metadata": {"unschedulable": before}, "created": "2026-06-01T12:05:00Z", "TTL": 0}
+    metadata = {"name": "kured", "namespace": "kube-system", "annotations": {kured.LOCK: json.dumps(value)}}
+    return [node(annotations=annotations), {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}]
+
+
+@pytest.mark.parametrize(
+    ("objects", "by"),
+    [
+        (taken(5), "kured"),
+        (taken(4), BEFORE),
+        (taken(4, **{RECORD: "false"}), "kured"),
+        (taken(6, **{RECORD: "true"}), BEFORE),
+        (locked(before=False), "kured"),
+        (locked(before=True), BEFORE),
+        (locked(before=False, **{RECORD: "true"}), BEFORE),
+    ],
+)
+def test_kured_records_a_cordon_from_before(objects: list[dict[str, Any]], by: str) -> None:
+    found = cordon(objects)
+    assert found is not None
+    assert found.by.startswith(by)
+    assert ("uncordons the node itself" in found.waits) is (by == "kured")
+
+
+def test_a_failed_driver_upgrade_may_still_end() -> None:
+    """The operator uncordons the node once its driver pod works, so only what keeps that pod from being made again is held."""
+    found = cordon([node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"})])
+    assert found is not None
+    assert found.ends is None
+    assert "once the driver pod there is of the newest revision and ready" in found.waits
+
+
+def owner(kind: str) -> dict[str, Any]:
+    return {"apiVersion": "kubevirt.io/v1", "kind": kind, "name": "ml", "uid": kind, "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "remedy"),
+    [
+        (
+            [owner("VirtualMachine")],
+            "shut VM vms/ml down for this time, and start it again afterwards: virtctl stop ml -n vms",
+        ),
+        ([], "shut VMI vms/ml down for this time: kubectl describe vmi ml -n vms"),
+    ],
+)
+def test_a_vm_that_holds_a_gpu_is_shut_down(owners: list[dict[str, Any]], remedy: str) -> None:
+    metadata = {"namespace": "vms", "ownerReferences": owners}
+    vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "ml", **metadata}}
+    metadata = {"namespace": "vms", "ownerReferences": [owner("VirtualMachineInstance")]}
+    container = {"name": "compute", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "virt-launcher-ml-x", **metadata}}
+    pod |= {"spec": {"nodeName": "a", "containers": [container]}, "status": {"phase": "Running"}}
+    found = cordon([node(labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}), pod, vmi])
+    assert found is not None
+    assert found.remedy.startswith(f"once its work is saved, {remedy}, then")
+
+
+def test_a_node_that_is_cordoned_too_does_not_wait_behind() -> None:
+    """Which of two nodes the operator drains first is not known."""
+    found = cordon([node(**REBOOT), node("b", **REBOOT), node("c", spec={}, **REBOOT)])
+    assert found is not None
+    assert found.waits.endswith(" c waits behind it.")
+
+
 NOTHING = {
     "by hand": [node()],
     "not cordoned": [node(spec={}, annotations={"talos.dev/cordoned": "true"}), PLAN_POD, MAINTENANCE],

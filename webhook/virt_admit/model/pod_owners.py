@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD, REPLICA_SET
+from virt_admit.model.kubernetes.kinds import POD, REPLICA_SET, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 
-READS: Final[Reads] = {POD: ("metadata.ownerReferences",), REPLICA_SET: ("metadata.ownerReferences",)}
+READS: Final[Reads] = dict.fromkeys((POD, REPLICA_SET, VMI), ("metadata.ownerReferences",))
 
 _SCALED: Final = frozenset(("Deployment", "ReplicaSet", "StatefulSet"))
 
@@ -26,7 +26,19 @@ def taken_away(pod: Object, cluster: Cluster) -> str:
     if owner is None:
         return typed(f"end pod {pod.full_name}", described)
     kind, name = owner["kind"].text or "", owner["name"].text or ""
+    if kind == VMI.kind:
+        return _shut_down(pod.namespace, name, cluster)
     if kind not in _SCALED:
         return typed(f"keep {kind} {pod.namespace}/{name} off this node", described)
     command = shell("kubectl", "scale", kind.lower(), argument(name), "-n", pod.namespace, "--replicas=0")
     return typed(f"scale {kind} {pod.namespace}/{name} to 0 for this time", command)
+
+
+def _shut_down(namespace: str, name: str, cluster: Cluster) -> str:
+    """Return what takes the pod of a VMI away: a deleted one comes back with its VM, and a device does not migrate."""
+    vmi = find(cluster, VMI, namespace, name)
+    vm = vmi.controller if vmi is not None else None
+    if vm is not None and vm["kind"].text == VM.kind:
+        stop = virtctl("stop", vm["name"].text or "", namespace)
+        return typed(f"shut VM {namespace}/{name} down for this time, and start it again afterwards", stop)
+    return typed(f"shut VMI {namespace}/{name} down for this time", kubectl("describe", VMI, name, namespace))

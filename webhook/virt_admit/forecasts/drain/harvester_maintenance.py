@@ -6,13 +6,16 @@ Source: harvester/harvester:pkg/controller/master/nodedrain/nodedrain_controller
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, VMI
+from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.node_updates.maintenance_updates import REQUESTED
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates.maintenance_updates import REQUESTED, STATUS, is_in_maintenance
 
 LABEL: Final = "harvesterhci.io/maintain-mode-strategy"
 RESTARTED: Final = "ShutdownAndRestartAfterEnable"
@@ -24,6 +27,13 @@ LEFT_OFF: Final = "Shutdown"
 
 READS: Final[Reads] = {NODE: (f"metadata.annotations.{REQUESTED}",), VMI: (f"metadata.labels.{LABEL}",)}
 """The fields that decide it."""
+_STOPPED_ON: Final = "harvesterhci.io/maintain-mode-strategy-node-name"
+"""The annotation of a VM that maintenance mode has shut down, until Harvester starts it again: the node."""
+STOPPED_READS: Final[Reads] = {
+    NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}"),
+    VM: (f"metadata.annotations.{_STOPPED_ON}", f"metadata.labels.{LABEL}", "status.created"),
+}
+"""The fields that ``stopped`` and ``note`` read."""
 
 _AFTERWARDS: Final = {
     RESTARTED: "and starts it elsewhere once the node is in maintenance",
@@ -52,3 +62,32 @@ def stops(vmi: Object, cluster: Cluster) -> str:
 def reason(found: str) -> str:
     """Return what Harvester does to a VM with this strategy."""
     return f"Harvester's maintenance mode shuts it down ({LABEL}: {found}), {_AFTERWARDS[found]}"
+
+
+# --- afterwards ------------------------------------------------------------------------------------------------------
+
+_STARTS: Final = {RESTARTED: "elsewhere once {} is in maintenance", KEPT: "when {} leaves maintenance"}
+
+
+def stopped(vm: Object, cluster: Cluster) -> str:
+    """Return that maintenance mode has shut a VM down, and when Harvester starts it again; empty: nothing shows it."""
+    name = vm.annotations.get(_STOPPED_ON, "")
+    node = find(cluster, NODE, "", name) if name and strategy(vm) in _STARTS else None
+    if node is None or not is_in_maintenance(node):
+        return ""
+    return f"was shut down for the maintenance of {name}, and Harvester starts it again {_STARTS[strategy(vm)].format(name)}"
+
+
+def note(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which VMs were shut down for the maintenance of a node, and when they start again."""
+    if not is_in_maintenance(node):
+        return
+    shut: dict[str, list[str]] = {}
+    for vm in cluster.known(VM):
+        if vm.annotations.get(_STOPPED_ON) == node.name and not vm.at("status", "created").boolean:
+            shut.setdefault(strategy(vm), []).append(vm.full_name)
+    for found, when in _STARTS.items():
+        if some := sorted(shut.get(found, ())):
+            were, them = ("were", "them") if len(some) > 1 else ("was", "it")
+            starts = f"Harvester starts {them} again {when.format('this node')}"
+            yield f"{names(some, 120)} {were} shut down for this maintenance. {starts}."

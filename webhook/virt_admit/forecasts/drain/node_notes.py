@@ -50,6 +50,7 @@ READS: Final[Reads] = union(
     node_faults.READS,
     volume_attachments.READS,
     harvester_maintenance.READS,
+    harvester_maintenance.STOPPED_READS,
     control_plane.READS,
     etcd_guard.HOOK_READS,
     kubevirt_updates.READS,
@@ -77,6 +78,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from not_asked(node, cluster)
     yield from _descheduled(node, cluster)
     yield from _shut_down_instead(node, cluster)
+    yield from harvester_maintenance.note(node, cluster)
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
     yield from _awaited_elsewhere(node, cluster)
@@ -156,7 +158,8 @@ def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
     why = deschedulers.remedy(cluster)
     if strategies or why:
         by = f"by a descheduler ({names(strategies)})" if strategies else "probably by a descheduler"
-        yield f"Nothing drains this node: {count(len(moved), 'VM')} of it are evicted {by}. {why}".rstrip()
+        few = "VM of it is" if len(moved) == 1 else "VMs of it are"
+        yield f"No drain of this node is under way: {len(moved)} {few} evicted {by}. {why}".rstrip()
 
 
 def _shut_down_instead(node: Object, cluster: Cluster) -> Iterator[str]:

@@ -251,26 +251,25 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     reason = f"no node that could take it is ready: {names(said, 300)}{more}"
     if cordons and len(cordons) == len(nodes):
         return _by_cordons(reason, cordons)
-    by_hand = [node for node in cordoned if node.name not in cordons]
-    verb = ("uncordon",) if by_hand else ("describe", "node")
-    command = shell("kubectl", *verb, argument(by_hand[0].name if by_hand else nodes[0]))
-    return Problem(reason, "uncordon or repair one of them", ProblemCause.NO_TARGET, command=command)
+    free = {node.name: not cordoners.is_emptied(node.name, cluster) for node in cordoned if node.name not in cordons}
+    first = next((name for name in sorted(free, key=lambda name: not free[name])), "")
+    command = shell("kubectl", *(("uncordon",) if first else ("describe", "node")), argument(first or nodes[0]))
+    later = len(free) == len(nodes) and not free[first]
+    words = f"uncordon {first} once its drain and its maintenance are over" if later else _REPAIR
+    return Problem(reason, words, ProblemCause.NO_TARGET, command=command)
+
+
+_REPAIR: Final = "uncordon or repair one of them"
 
 
 def _by_cordons(reason: str, cordons: Mapping[str, Cordon]) -> Problem:
     """Return that controllers keep all of these nodes cordoned, with the first that does not end by itself."""
     lasting = {name: cordon for name, cordon in cordons.items() if cordon.ends is False} or cordons
     name, cordon = next(iter(lasting.items()))
-    now = (
-        typed(f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name)))
-        if cordon.uncordon
-        else ""
-    )
-    then = (
-        f"{now}. To end what keeps it cordoned, {cordon.remedy}"
-        if now
-        else cordon.remedy or "wait until that node is uncordoned"
-    )
+    then = cordon.remedy or "wait until that node is uncordoned"
+    if cordon.uncordon:
+        now = typed(f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name)))
+        then = f"{now}. To end what keeps it cordoned, {cordon.remedy}"
     command = "" if cordon.remedy else shell("virt-admit", "explain", f"node/{name}")
     why = ". ".join(filter(None, (reason, cordon.reason.rstrip("."))))
     return Problem(why, then, ProblemCause.NO_TARGET, command=command)

@@ -46,6 +46,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.lookups import find
+from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import fence_taints
 
@@ -348,7 +349,8 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
     """Yield the nodes that could take a VM if they were not cordoned, and the one that has to be added for its size."""
     refusals = target.placement.refusals
     known = {node.name: node for node in cluster.known(NODE)}
-    cordoned = sorted(name for name, why in refusals.items() if why == "cordoned" and name in known)
+    closed = (name for name, why in refusals.items() if why == "cordoned" and name in known)
+    cordoned = sorted(name for name in closed if not cordoners.is_emptied(name, cluster))
     if cordoned:
         yield Option("uncordon", (shared_objects.uncordon(known[cordoned[0]]),), 0)
     fences = fence_taints.known(cluster)

@@ -348,9 +348,11 @@ def _obstacles(pools: Iterable[Pool]) -> Iterator[Stop]:
 
 
 def _without_room(node: str, reason: str, row: Forecast | None) -> Stop:
-    """Return that a VM finds no room in a run. It may have found some if its node alone were drained."""
+    """Return that a VM finds no room in a run. Where it finds none now, the reason is that of the drain of its node."""
     remedy = (row.remedy if row else "") or "Add room or let another node take it."
     if row is None:
         return Stop(node, reason, remedy)
+    if row.outcome is VmOutcome.BLOCKS and row.vmi.at("status", "nodeName").text == node:
+        reason = f"{row.vmi.full_name}: {row.reason}"
     known = row.problems[0].id if row.problems else None
     return Stop(node, reason, remedy, known or problem_of(ProblemCause.NO_ROOM, row.vmi))

@@ -131,7 +131,7 @@ class Targets:
         }
         for node, why in sorted((serving or refusals).items()):
             causes.update(dict.fromkeys(f"{cause} on {node}" for cause in why.split("; ")))
-        for node in sorted(self._scheduler.accepting(pod)):
+        for node in sorted(set(self._scheduler.accepting(pod)) - refusals.keys()):
             lacking = [name for name, value in pod.requests.items() if self._free[node].get(name, 0) < value]
             causes.update(dict.fromkeys(f"{name} missing on {node}" for name in lacking))
         return names(causes, 160) or "every other node is being updated"

@@ -2,7 +2,7 @@
 
 One table of marks for all reports. Sources: NVIDIA/k8s-operator-libs:pkg/upgrade/consts.go, :pkg/upgrade/pod_manager.go
 #SchedulePodEviction; k8snetworkplumbingwg/sriov-network-operator:pkg/drain/drainer.go#DrainNode #createDrainHelper;
-kubereboot/kured:cmd/kured/main.go; rancher/system-upgrade-controller:pkg/apis/upgrade.cattle.io/constants.go;
+kubereboot/kured:cmd/kured/main.go#drain #uncordon; rancher/system-upgrade-controller:pkg/apis/upgrade.cattle.io/constants.go;
 siderolabs/talos:pkg/machinery/constants/constants.go#AnnotationCordonedKey.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import machine_nodes, pod_owners
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, Kind
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, MACHINE, NODE, POD, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
@@ -57,7 +57,7 @@ READS: Final[Reads] = union(
             "spec.volumes.emptyDir",
             "status.phase",
         ),
-        VMI: ("spec.evictionStrategy", "status.conditions"),
+        VMI: ("spec.evictionStrategy", "status.conditions", "status.evacuationNodeName", "status.nodeName"),
     },
 )
 
@@ -79,6 +79,8 @@ class Cordon(NamedTuple):
     """What on the node shows it."""
     quiet: bool = False
     """Whether the report about the node says it already."""
+    failed: bool = False
+    """Whether what it is for has failed, so that it may not end by itself."""
 
     @property
     def reason(self) -> str:
@@ -99,8 +101,23 @@ STAYS: Final = "That does not end by itself."
 
 def of_node(node: Object, cluster: Cluster) -> Cordon | None:
     """Return what cordoned a node; None: it is not cordoned, or nothing shows what did it."""
-    order: Sequence[_Find] = _OF_CORDONED if node.at("spec", "unschedulable").boolean else _OF_TAINTED
+    order: Sequence[_Find] = _OF_CORDONED if _is_cordoned(node) else _OF_TAINTED
     return next((found for each in order if (found := each(node, cluster)) is not None), None)
+
+
+def is_emptied(node: str, cluster: Cluster) -> bool:
+    """Return whether VMs of a node are to leave it now: an uncordon by hand would come before the work on that node."""
+    return bool(entry(cluster, _left, node))
+
+
+def _left(cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes that VMs are to leave, each with one of these VMs."""
+    marked = ((vmi.at("status", "evacuationNodeName").text or "", vmi) for vmi in cluster.known(VMI))
+    return {node: vmi.full_name for node, vmi in marked if node and node == vmi.at("status", "nodeName").text}
+
+
+def _is_cordoned(node: Object) -> bool:
+    return bool(node.at("spec", "unschedulable").boolean)
 
 
 _Find = Callable[[Object, Cluster], Cordon | None]
@@ -129,12 +146,17 @@ def _driver(node: Object, cluster: Cluster) -> Cordon | None:
 
 
 def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> Cordon:
-    """Return what became of a failed upgrade: the operator tries it again only when the label asks for it."""
+    """Return what became of a failed upgrade.
+
+    The operator begins it again only when the label asks for it. It uncordons the node all the same once the driver pod
+    there is of the newest revision and ready (NVIDIA/k8s-operator-libs:pkg/upgrade/common_manager.go
+    #ProcessUpgradeFailedNodes). It does not make that pod again while it may not delete a pod that uses the old driver.
+    """
     of_gpu = key.startswith("nvidia.com/gpu-")
     users = (entry(cluster, _by_gpu, node.name) or ()) if of_gpu else ()
     kept = [pod for pod in users if any(each["emptyDir"].is_map for each in pod.at("spec", "volumes").items())]
     kept = kept if _may_delete(cluster) is False else []
-    why = "The upgrade has failed, and nothing tries it again"
+    why = "The upgrade has failed, and the operator does not begin it again"
     if kept:
         why += f": {_pods(kept)} a GPU and keep{'s' * (len(kept) == 1)} an emptyDir, which the operator may not delete"
     elif users:
@@ -143,7 +165,12 @@ def _failed_driver(node: Object, key: str, cordon: Cordon, cluster: Cluster) -> 
     first = f"once its work is saved, {pod_owners.taken_away(users[0], cluster)}" if users else "see in its log why"
     allow = ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)" if kept else ""
     remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
-    return cordon._replace(waits=f"{why}.{_behind(node, key, cluster)}", ends=False, remedy=remedy, uncordon=True)
+    waits = f"{why}.{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
+    free = _update(node, cluster) is None and not is_emptied(node.name, cluster)
+    return cordon._replace(waits=waits, ends=False if kept else None, failed=True, remedy=remedy, uncordon=free)
+
+
+_READY: Final = "It uncordons the node itself once the driver pod there is of the newest revision and ready."
 
 
 _AGAIN: Final = "have the upgrade tried again, since an uncordon alone leaves the old driver"
@@ -187,11 +214,11 @@ def _sriov(node: Object, cluster: Cluster) -> Cordon | None:
     kept = [vmi for pod in holders if (vmi := _kept(pod, cluster)) is not None]
     which = f" ({names(map(_user, holders))})" if holders else ""
     needs = "It takes all pods away" if full else f"It takes only the pods with SR-IOV devices away{which}"
-    others = (each for each in cluster.known(NODE) if each.name != node.name)
+    others = (each for each in cluster.known(NODE) if each.name != node.name and not _is_cordoned(each))
     behind = sorted(
         each.name for each in others if each.annotations.get(sriov_drains.STATE, "") not in sriov_drains.AT_REST
     )
-    cordon = Cordon("the SR-IOV network operator", mark=f"{sriov_drains.STATE}={state}")
+    cordon = Cordon(_BY_SRIOV, mark=f"{sriov_drains.STATE}={state}")
     if not kept:
         return cordon._replace(waits=f"{needs}, then uncordons the node itself.{_queue(behind)}")
     vms = names(vmi.full_name for vmi in kept)
@@ -201,6 +228,10 @@ def _sriov(node: Object, cluster: Cluster) -> Cordon | None:
         virtctl("stop", kept[0].name, kept[0].namespace),
     )
     return cordon._replace(waits=f"{needs}. {refused}{_queue(behind)}", ends=False, remedy=way)
+
+
+_BY_SRIOV: Final = "the SR-IOV network operator or by hand"
+"""Its mark says that a node is to be drained, not whether that has begun or the node was cordoned before. It uncordons both."""
 
 
 def _kept(pod: Object, cluster: Cluster) -> Object | None:
@@ -249,6 +280,8 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
         return None
     failing = update.phase is Phase.FAILING
     waits = f"It says: {update.waits_for.rstrip('.')}." if update.waits_for and failing else ""
+    if update.kind == DAEMON_SET.kind:
+        return _kured(node, cluster)
     if update.kind == NODE.kind:
         words, command = maintenance_updates.way_back(node)
         return Cordon("the maintenance mode of Harvester", waits, False, typed(words, command), quiet=True)
@@ -287,6 +320,8 @@ def _fence(node: Object, cluster: Cluster) -> Cordon | None:
 def _kured(node: Object, cluster: Cluster) -> Cordon | None:
     if not kured.reboots(node, cluster):
         return None
+    if kured.was_cordoned(node, cluster):
+        return Cordon("an order from before kured drained it", "kured may leave it cordoned after the reboot.")
     return Cordon("kured, which drains and reboots it", "It uncordons the node itself after the reboot.")
 
 

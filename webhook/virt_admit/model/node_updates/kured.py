@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 
 LOCK: Final = "weave.works/kured-node-lock"
@@ -32,6 +33,9 @@ _NEEDED: Final = "weave.works/kured-most-recent-reboot-needed"
 _BEGUN: Final = "weave.works/kured-reboot-in-progress"
 """The annotation of a node that kured is to reboot, until it has."""
 
+_BEFORE: Final = "kured.dev/node-unschedulable-before-drain"
+"""The annotation of a node that says whether it was cordoned before the drain; up to 1.17 the lock alone says so."""
+
 READS: Final[Reads] = union(
     clock.READS,
     {
@@ -39,6 +43,8 @@ READS: Final[Reads] = union(
         NODE: (
             f"metadata.annotations.{_NEEDED}",
             f"metadata.annotations.{_BEGUN}",
+            f"metadata.annotations.{_BEFORE}",
+            "spec.taints",
             "spec.unschedulable",
             "status.conditions",
         ),
@@ -57,6 +63,8 @@ class RebootLock(NamedTuple):
     """When the lock expires. None: it does not, or that is not known."""
     expires: bool
     """Whether it may end by its time to live."""
+    cordoned: bool
+    """Whether the node was cordoned before kured drained it."""
 
 
 def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
@@ -94,7 +102,9 @@ def _lock(daemon: Object, value: dict[str, Any]) -> RebootLock:
     if isinstance(lasts, int) and 0 < lasts < _LONGEST and since is not None:
         with contextlib.suppress(OverflowError):
             until = since + timedelta(microseconds=lasts // 1000)
-    return RebootLock(daemon, value["nodeID"], since, until, expires=not isinstance(lasts, int) or lasts > 0)
+    earlier = value.get("metadata")
+    cordoned = isinstance(earlier, dict) and earlier.get("unschedulable") is True
+    return RebootLock(daemon, value["nodeID"], since, until, not isinstance(lasts, int) or lasts > 0, cordoned)
 
 
 _LONGEST: Final = 2**63
@@ -152,6 +162,16 @@ def reboots(node: Object, cluster: Cluster) -> bool:
     """Return whether kured empties or reboots a node now. Without its lock, which may not be known, the annotation says it."""
     held = locks(cluster)
     return any(lock.node == node.name for lock in held) if held else _BEGUN in node.annotations
+
+
+def was_cordoned(node: Object, cluster: Cluster) -> bool:
+    """Return whether a node that kured reboots was cordoned before. Without a record of kured, the times say it."""
+    said = node.annotations.get(_BEFORE)
+    own = [lock for lock in locks(cluster) if lock.node == node.name]
+    if said is not None or own:
+        return said == "true" or any(lock.cordoned for lock in own)
+    cordoned, begun = node_phases.cordoned_since(node), clock.instant(node.annotations.get(_BEGUN))
+    return cordoned is not None and begun is not None and cordoned < begun
 
 
 def waits(node: Object) -> bool:

@@ -1,7 +1,8 @@
 """Taints of fencing that are left on a node which reports again, and what keeps the remediator from removing them.
 
 Self Node Remediation removes its taint when no pod of the node is being deleted and no VolumeAttachment names the node;
-releases up to 0.11 wait for that without a limit. A taint that an administrator set stays until it is removed. Sources:
+releases up to 0.11 wait for that without a limit. The remediators leave a taint or an object of their own meanwhile. Without
+these an administrator has set the taint, and has to remove it (Kubernetes docs, "Non-graceful node shutdown"). Sources:
 medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted;
 kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating.
 """
@@ -15,8 +16,8 @@ from typing import Final, NamedTuple
 from virt_admit.model import pod_owners
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import NODE, POD, PV, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.kinds import FAR, METAL3_REMEDIATION, NODE, POD, PV, SNR, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -26,14 +27,22 @@ from virt_admit.model.scheduler.pods import FINISHED
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _REMEDIATORS: Final = "medik8s.io/"
 """Start of the taints of Self Node Remediation and Fence Agents Remediation."""
+_OBJECTS: Final = (SNR, FAR, METAL3_REMEDIATION)
+"""The remediations whose operators set the taint out-of-service."""
+NODE_NAME: Final = "remediation.medik8s.io/node-name"
+"""The annotation of a remediation whose own name is not that of its node."""
+_MACHINES: Final = ("machine.openshift.io/machine", "cluster.x-k8s.io/machine")
+"""The annotations of a node with its Machine, whose name the remediation of a Machine has."""
 _SETTLED: Final = datetime.timedelta(minutes=10)
 """A remediator removes its taint soon after the node is back."""
 
 READS: Final[Reads] = union(
     clock.READS,
     pod_owners.READS,
+    dict.fromkeys(_OBJECTS, (f"metadata.annotations.{NODE_NAME}",)),
     {
         NODE: (
+            *(f"metadata.annotations.{key}" for key in _MACHINES),
             "spec.taints",
             "status.conditions.type",
             "status.conditions.status",
@@ -116,8 +125,21 @@ def _known(cluster: Cluster) -> Mapping[str, LeftTaint]:
     return {name: each for name, each in found.items() if each is not None}
 
 
+def is_by_hand(node: str, cluster: Cluster) -> bool | None:
+    """Return whether no remediator removes the taint of a node. None: its remediations cannot be listed."""
+    found = find(cluster, NODE, "", node)
+    taints = found.at("spec", "taints").items() if found is not None else ()
+    machines = [found.annotations.get(key, "").rpartition("/")[2] for key in _MACHINES] if found is not None else []
+    own = {node, *filter(None, machines)}
+    if any((taint["key"].text or "").startswith(_REMEDIATORS) for taint in taints):
+        return False
+    if any(own & {each.name, each.annotations.get(NODE_NAME)} for kind in _OBJECTS for each in cluster.known(kind)):
+        return False
+    return None if any(unlisted(cluster, kind) for kind in _OBJECTS) else True
+
+
 def waits_for(node: str, cluster: Cluster) -> str:
-    """Return what the remediator of a node waits for, in words; empty: nothing is known."""
+    """Return what the remediator of a node waits for, in words; empty: nothing is known, or no remediator is."""
     return names([holder.what for holder in _holders(node, cluster)], 160)
 
 
@@ -137,7 +159,13 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
         return f"let {holders[0].what} end, after which the remediator of {node} removes the taint", holders[0].command
     keys = dict.fromkeys(taint["key"].text or "" for taint in found.every)
     untaint = shell("kubectl", "taint", "nodes", argument(node), *(f"{key}:NoExecute-" for key in keys))
-    return f"see that the remediation of {node} has ended, then remove its taint{'s' * (len(keys) > 1)}", untaint
+    remove = f"remove its taint{'s' * (len(keys) > 1)}"
+    by_hand = is_by_hand(node, cluster)
+    if by_hand is False:
+        return f"see that the remediation of {node} has ended, then {remove}", untaint
+    if by_hand:
+        return f"as the administrator who set it has to, {remove}", untaint
+    return f"see that no remediation of {node} is under way, then {remove}", untaint
 
 
 class _Holder(NamedTuple):
@@ -150,7 +178,12 @@ class _Holder(NamedTuple):
 
 
 def _holders(node: str, cluster: Cluster) -> Sequence[_Holder]:
-    """Return the pods of a node that are being deleted, else its VolumeAttachments, each with a command about it."""
+    """Return what a remediator waits for, each with a command about it.
+
+    That is the pods of the node that are being deleted, else its VolumeAttachments.
+    """
+    if is_by_hand(node, cluster) is not False:
+        return ()
     pods = entry(cluster, _ending, node) or ()
     if pods:
         return [_Holder(f"pod {pod.full_name}", kubectl("describe", POD, pod.name, pod.namespace)) for pod in pods]

@@ -1,4 +1,4 @@
-"""The migration limit of the cluster is never reached.
+"""An update of the nodes never reaches the migration limit of the cluster.
 
 **Why.** KubeVirt starts at most ``parallelOutboundMigrationsPerNode`` migrations from one node. An upgrade drains a few
 nodes at once: on OpenShift ``maxUnavailable`` of the MachineConfigPools, by default one node for each pool. If the product
@@ -11,6 +11,7 @@ from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.messages import count
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
 
 
@@ -33,8 +34,8 @@ def check(obj: Object, context: Context) -> Findings:
     if at_once and at_once * outbound < limit:
         yield Finding(
             block[PER_CLUSTER].path,
-            f"{limit} migrations at once are never reached: {outbound} for each node × {at_once} {what} is "
-            f"{at_once * outbound}. Raise the limit for each node.",
+            f"an update of the nodes starts {count(at_once * outbound, 'migration')} at once, not {limit}: {outbound} for each "
+            f"node × {at_once} {what}. Raise the limit for each node.",
             value=(limit, outbound, at_once),
         )
 

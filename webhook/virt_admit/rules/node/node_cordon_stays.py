@@ -26,11 +26,11 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, cu
 )
 def check(node: Object, context: Context) -> Findings:
     cordon = cordoners.of_node(node, context.cluster)
-    if cordon is None or cordon.ends is not False or not (cordon.waits and cordon.remedy):
+    if cordon is None or not (cordon.ends is False or cordon.failed) or not (cordon.waits and cordon.remedy):
         return  # a maintenance that waits for nothing lasts as long as its administrator wants
     path = node.at("spec", "unschedulable").path
     begin, end = (
-        f"cordoned by {cordon.by}, and this does not end by itself. ",
+        f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by itself. ",
         f"See virt-admit explain node/{node.name}.",
     )
     waits = cut(cordon.waits, messages.room(path, check.id) - len(begin) - len(end) - 1)

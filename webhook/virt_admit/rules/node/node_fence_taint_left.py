@@ -31,7 +31,10 @@ def check(node: Object, context: Context) -> Findings:
     if found is not None:
         begin = f"it reports since {found.minutes} min, but its taint {found.key} still ends every pod."
         waits = fence_taints.waits_for(node.name, context.cluster)
-        end = "Finish its remediation, then remove the taint."
+        by_hand = fence_taints.is_by_hand(node.name, context.cluster)
+        end = "Remove it, as the administrator who set it has to."
+        if not by_hand:
+            end = f"{'Finish its' if by_hand is False else 'End any'} remediation, then remove the taint."
         see = f"See virt-admit explain node/{node.name}."
         if waits:
             most = room(found.taint.path, check.id) - len(f"{begin} Its remediator waits for . {see}")

@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, node_health, service_endpoints, webhook_bundles
@@ -29,7 +30,7 @@ from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, versions
-from virt_admit.model.messages import sentence
+from virt_admit.model.messages import capital, sentence
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
@@ -183,11 +184,11 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
     pods = components.pods.get(name, ())
     deployment = components.deployments.get(name)
     namespace = next((each.namespace for each in (*pods, *([deployment] if deployment else ()))), components.namespace)
-    remedy = _REPAIR.format(name)
     if name == API and (reached := _endpoints(namespace, cluster)) is not None:
         answering = tuple(pod for pod in pods if pod.name in reached.pods)
-        problem = f"virt-api does not answer: {reached.problem}" if reached.problem else ""
-        return _State(name, problem, remedy, answering, namespace)
+        if reached.problem:
+            return _failed(API, f"virt-api does not answer: {reached.problem}", pods, namespace, cluster)
+        return _State(name, "", "", answering, namespace)
     ready = tuple(pod for pod in pods if not pod.deleted and pod.condition("Ready")["status"].text == "True")
     if ready or (deployment is not None and not pods and deployment.at("status", "readyReplicas").integer):
         return _State(name, "", "", ready, namespace)
@@ -195,8 +196,16 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
     if unseen:
         return _by_kubevirt(name, unseen, cluster)
     if pods or deployment is not None or components.deployments:
-        return _State(name, f"{name} has no Ready pod", remedy, (), namespace)
+        return _failed(name, f"{name} has no Ready pod", pods, namespace, cluster)
     return None
+
+
+def _failed(name: str, problem: str, pods: Sequence[Object], namespace: str, cluster: Cluster) -> _State:
+    """Return that a component does not work, with what the containers of one of its pods wait for."""
+    broken = broken_pods.first(pods, cluster)
+    if broken is None or not broken.why:
+        return _State(name, problem, _REPAIR.format(name), (), namespace)
+    return _State(name, f"{problem} ({broken.words})", f"{capital(broken.remedy)}.", (), namespace)
 
 
 def _endpoints(namespace: str, cluster: Cluster) -> service_endpoints.Backing | None:

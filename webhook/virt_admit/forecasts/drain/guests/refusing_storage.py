@@ -1,12 +1,14 @@
 """Storage that refuses the reads or writes of a guest: what its own object says of it.
 
 It declares no fields: where an object is not read, nothing is said of it. Sources:
-rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus; ceph/ceph:doc/rados/operations/health-checks.rst (OSD_FULL, POOL_FULL);
+rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus; ceph/ceph:doc/rados/operations/health-checks.rst (the checks that say
+that reads or writes stop; many others are HEALTH_ERR too), :doc/cephfs/health-messages.rst (MDS_ALL_DOWN);
 longhorn/longhorn-manager:controller/volume_controller.go (robustness).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,11 +19,15 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import Problem
 
-_CEPH: Final = (".rbd.csi.ceph.com", ".cephfs.csi.ceph.com")
+_BLOCK: Final = ".rbd.csi.ceph.com"
+_FILES: Final = ".cephfs.csi.ceph.com"
+"""Ends of the names of Rook's drivers; the namespace of its operator is before them."""
 _LONGHORN: Final = "driver.longhorn.io"
-_FULL: Final = frozenset(("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL"))
-_HANGS: Final = "PG_AVAILABILITY"
-"""A warning, but reads and writes of some objects wait."""
+_FULL: Final = frozenset(("OSD_FULL", "POOL_FULL"))
+_STOPS: Final = _FULL | {"PG_AVAILABILITY", "OBJECT_UNFOUND"}
+"""Reads or writes of some objects wait, also where a check is a warning."""
+_PAUSED: Final = re.compile(r"\b(?:pauserd|pausewr|full)\b")
+"""Flags of OSDMAP_FLAGS that stop reads or writes; ``noout`` and others do not."""
 _LONGEST: Final = 60
 
 
@@ -34,22 +40,21 @@ def problem(namespace: str, claim: str, cluster: Cluster) -> Problem | None:
         return None
     csi = volume.at("spec", "csi") if volume is not None else None
     driver = (csi["driver"].text or "") if csi is not None else ""
-    if csi is not None and driver.endswith(_CEPH):
-        return _of_ceph(csi["volumeAttributes"]["clusterID"].text or "", cluster)
+    if csi is not None and driver.endswith((_BLOCK, _FILES)):
+        where = csi["volumeAttributes"]["clusterID"].text or driver.partition(".")[0]
+        return _of_ceph(where, files=driver.endswith(_FILES), cluster=cluster)
     if csi is not None and driver == _LONGHORN:
         return _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster)
     return None
 
 
-def _of_ceph(where: str, cluster: Cluster) -> Problem | None:
-    """Return what the Ceph cluster of a volume says. ``where``: its namespace, as Rook writes it; empty: not known."""
-    known = cluster.known(CEPH_CLUSTER)
-    own = [each for each in known if each.namespace == where]
-    ceph = own[0] if own else known[0] if len(known) == 1 else None
+def _of_ceph(where: str, *, files: bool, cluster: Cluster) -> Problem | None:
+    """Return what the Ceph cluster of a volume says. ``where``: its namespace, as Rook writes it."""
+    ceph = next((each for each in cluster.known(CEPH_CLUSTER) if each.namespace == where), None)
     if ceph is None:
         return None
     said = ceph.at("status", "ceph", "details").map
-    failing = {code: each for code, each in sorted(said.items()) if _refuses(code, each)}
+    failing = {code: each for code, each in sorted(said.items()) if _refuses(code, each, files=files)}
     if not failing:
         return None
     words = names(f"{code} {cut(str(each.get('message') or ''), _LONGEST)}".strip() for code, each in failing.items())
@@ -60,14 +65,21 @@ def _of_ceph(where: str, cluster: Cluster) -> Problem | None:
     described = about("describe", ceph, CEPH_CLUSTER)
     if not full:
         return Problem(reason, typed("repair the Ceph cluster", described))
+    if "OSD_FULL" not in failing:
+        raised = "raise the quota of the pool (ceph osd pool set-quota), or delete images and snapshots in it"
+        return Problem(reason, typed(raised, described))
     room = "make room in Ceph: add OSDs, or delete images, snapshots and claims that are not needed"
     ratio = "as a decision, raise the full ratio until then: ceph osd set-full-ratio 0.97"
     return Problem(reason, f"{typed(room, described)}; {ratio}")
 
 
-def _refuses(code: str, said: object) -> bool:
-    severity = said.get("severity") if isinstance(said, Mapping) else None
-    return severity == "HEALTH_ERR" or (code == _HANGS and severity is not None)
+def _refuses(code: str, said: object, *, files: bool) -> bool:
+    """Return whether a health check stops reads or writes. ``files``: of CephFS, which needs an MDS."""
+    if not isinstance(said, Mapping) or not said.get("severity"):
+        return False
+    if code == "OSDMAP_FLAGS":
+        return bool(_PAUSED.search(str(said.get("message") or "")))
+    return code in _STOPS or (files and code == "MDS_ALL_DOWN")
 
 
 def _used(ceph: Object) -> str:

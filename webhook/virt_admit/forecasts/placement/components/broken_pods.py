@@ -68,13 +68,19 @@ def _fault(pod: Object) -> tuple[str, str]:
             ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
             reason = waiting["reason"].text or ""
             if reason and reason not in _STARTING:
-                return ", ".join(filter(None, (reason, _end(pod, name, ended)))), name
+                return _waits(reason, waiting, _end(pod, name, ended)), name
             if ended is not None and not status.at("state", "running").present:
                 return _end(pod, name, ended), name
     placed = pod.condition("PodScheduled")
     if not pod.at("spec", "nodeName").text and placed["status"].text == "False":
         return cut(f"it has no node: {placed['message'].text or '?'}", _LONGEST), ""
     return "", ""
+
+
+def _waits(reason: str, waiting: Field, end: str) -> str:
+    """Return why a container waits: how it ended, which says more than a time between restarts, else the kubelet's words."""
+    said = cut(" ".join((waiting["message"].text or "").replace(";", ",").split()), _LONGEST)
+    return f"{reason}, {end}" if end else f"{reason}: {said}" if said else reason
 
 
 def _ends(status: Field) -> tuple[Field, Field]:

@@ -1,7 +1,8 @@
 """The pod of a DaemonSet that serves something on one node, found by the name of what it serves.
 
-Neither a CSI driver nor a network plugin names its pods. They are found by the words in the names of their DaemonSets:
-``longhorn-csi-plugin`` for ``driver.longhorn.io``, ``csi-rbdplugin`` for ``rook-ceph.rbd.csi.ceph.com``.
+A CSI driver does not name its pods. They are found by the words in the names of their DaemonSets: ``longhorn-csi-plugin`` for
+``driver.longhorn.io``, ``csi-rbdplugin`` for ``rook-ceph.rbd.csi.ceph.com``. The DaemonSets of network plugins have the names
+that their manifests give them.
 """
 
 from __future__ import annotations
@@ -37,9 +38,26 @@ def of_driver(driver: str, pods: Iterable[Object]) -> Object | None:
     return best[1] if best[0] > _ENOUGH else None
 
 
+_OF_PLUGINS: Final[dict[str, tuple[str, ...]]] = {
+    "antrea": ("antrea-agent",),
+    "aws-cni": ("aws-node",),
+    "calico": ("calico-node", "canal", "rke2-canal"),
+    "cilium-cni": ("cilium",),
+    "flannel": ("kube-flannel-ds",),
+    "kube-ovn": ("kube-ovn-cni",),
+    "multus": ("kube-multus-ds", "multus", "rke2-multus"),
+    "multus-shim": ("kube-multus-ds", "multus", "rke2-multus"),
+    "openshift-sdn": ("sdn",),
+    "ovn-k8s-cni-overlay": ("ovnkube-node",),
+    "whereabouts": ("whereabouts",),
+}
+"""The DaemonSets of a network plugin, by the type in its configuration: as in the manifests of each project."""
+
+
 def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
-    """Return the pod of a network plugin; None: none of these has its name."""
-    return next((pod for part in (plugin, plugin.partition("-")[0]) for pod in pods if part in pod.name), None)
+    """Return the pod of a network plugin; None: none of these has made it, or its DaemonSet is not known."""
+    known = _OF_PLUGINS.get(plugin, ())
+    return next((pod for pod in pods if daemon(pod) in known), None)
 
 
 def daemon(pod: Object) -> str:

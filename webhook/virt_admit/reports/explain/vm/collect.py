@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain import drain_plan, vm_events, vmi_evictions
+from virt_admit.forecasts.drain import drain_plan, harvester_maintenance, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
@@ -239,6 +239,8 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
     stuck = start_obstacles.of_vm(found.obj, found.vmi, cluster)
     if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
         return vm_events.not_running(stuck.reason, stuck.remedy)
+    if maintained := _maintained(found, cluster):
+        return vm_events.not_running(f"it is not running: it {maintained}")
     if found.vmi is not None and phase in migrations.FINAL_PHASES:
         return vm_events.not_running(*_ended(found, found.vmi, cluster))
     restore = found.obj.at("status", "restoreInProgress").text
@@ -256,6 +258,12 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
         return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)
     why, remedy = (f", because {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
     return vm_events.not_running(f"it does not run yet (its VMI is {phase}){why}", remedy)
+
+
+def _maintained(found: FoundVm, cluster: Cluster) -> str:
+    """Return that a VM which does not run was shut down for a maintenance; empty: nothing shows it."""
+    rests = found.vmi is None or found.vmi.at("status", "phase").text in migrations.FINAL_PHASES
+    return harvester_maintenance.stopped(found.vm, cluster) if rests and found.vm is not None else ""
 
 
 def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:

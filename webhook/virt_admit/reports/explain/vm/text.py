@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import count, names
@@ -97,7 +98,9 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
         yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
         return
     yield "cluster upgrade", _upgrade(report)
-    yield "could go to", _named(report.candidates, "no other node")
+    stays = report.candidates and report.events[0].outcome == VmOutcome.BLOCKS
+    later = ", but see below what keeps it from moving" if stays else ""
+    yield "could go to", f"{_named(report.candidates, 'no other node')}{later}"
     yield "queue", _queue(report)
 
 
