@@ -108,7 +108,7 @@ def health_check_that_never_passes() -> Incident:
         "No: the upgrade stops (1 cause)",
         "TalosUpgrade talos does not begin, because its check of Dragonfly database/cache never passes, as that has no "
         "status.isRollingUpdate",
-        "It is Pending for 7 days: Waiting for health checks",
+        "It is Pending for 7 days 5 h: Waiting for health checks",
         "Ask has(status.isRollingUpdate) before that field",
         "kubectl edit talosupgrade talos",
     )

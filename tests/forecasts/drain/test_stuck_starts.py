@@ -138,7 +138,7 @@ def test_the_part_of_the_cluster_that_fails_is_named(reason, said, remedy):
 
 @pytest.mark.parametrize(
     ("plugin", "daemon"),
-    [("aws-cni", "aws-node"), ("calico", "calico-node"), ("multus", "kube-multus-ds"), ("cilium-cni", "cilium")],
+    [("aws-cni", "aws-node"), ("calico", "calico-node"), ("multus", "rke2-multus-ds"), ("cilium-cni", "cilium")],
 )
 def test_the_pod_of_a_plugin_has_the_name_of_its_daemon_set(plugin: str, daemon: str) -> None:
     names = ("aws-ebs-csi-node", "calico-typha", "multus-admission", "cilium-envoy", daemon)

@@ -1,13 +1,13 @@
 """Time that the cluster tells."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import manifest
-from virt_admit.model.kubernetes.clock import instant, now
+from virt_admit.model.kubernetes.clock import duration, instant, now
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 
@@ -48,3 +48,11 @@ def node(name, *heartbeats):
 )
 def test_now(nodes, expected):
     assert now(Snapshot(nodes)) == instant(expected)
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [(71, "71 h 00"), (72, "3 days"), (76, "3 days 4 h"), (239, "9 days 23 h"), (250, "10 days"), (840, "35 days")],
+)
+def test_a_long_time_is_told_in_days(hours, words):
+    assert duration(timedelta(hours=hours)) == words

@@ -6,10 +6,10 @@ Source: harvester/harvester:pkg/controller/master/nodedrain/nodedrain_controller
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -82,12 +82,22 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which VMs were shut down for the maintenance of a node, and when they start again."""
     if not is_in_maintenance(node):
         return
-    shut: dict[str, list[str]] = {}
-    for vm in cluster.known(VM):
-        if vm.annotations.get(_STOPPED_ON) == node.name and not vm.at("status", "created").boolean:
-            shut.setdefault(strategy(vm), []).append(vm.full_name)
+    shut = entry(cluster, _shut_down, node.name) or {}
     for found, when in _STARTS.items():
         if some := sorted(shut.get(found, ())):
             were, them = ("were", "them") if len(some) > 1 else ("was", "it")
             starts = f"Harvester starts {them} again {when.format('this node')}"
             yield f"{names(some, 120)} {were} shut down for this maintenance. {starts}."
+
+
+def _shut_down(cluster: Cluster) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return the VMs that were shut down for the maintenance of each node, by strategy."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for node, how, name in filter(None, each(cluster, VM, _shut)):
+        found.setdefault(node, {}).setdefault(how, []).append(name)
+    return found
+
+
+def _shut(vm: Object) -> tuple[str, str, str] | None:
+    node = vm.annotations.get(_STOPPED_ON, "")
+    return (node, strategy(vm), vm.full_name) if node and not vm.at("status", "created").boolean else None

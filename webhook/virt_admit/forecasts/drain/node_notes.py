@@ -12,7 +12,6 @@ from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.remediation import node_faults
-from virt_admit.forecasts.remediation.node_faults import age
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
@@ -249,7 +248,7 @@ def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)
         if hooks or last:
-            kept = f"its node was drained, and it stays{age(machine_drain.terminate_wait(machine), cluster)}"
+            kept = f"its node was drained, and it stays{clock.lasting(machine_drain.terminate_wait(machine), cluster)}"
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
             several = len(hooks or last) > 1
             which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"

@@ -37,13 +37,12 @@ from virt_admit.model.scheduler import pod_size, search_cost
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.pods import CONTAINERS, Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, read_node
 
 _RESIZED: Final = ("allocatedResources", "resources.requests")
-_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
 
 READS: Final = union(
     effective_module.READS,
@@ -71,7 +70,7 @@ READS: Final = union(
             "spec.topologySpreadConstraints",
             "spec.volumes.persistentVolumeClaim.claimName",
             *(f"status.{field}" for field in _RESIZED),
-            *(f"status.{kind}.{field}" for kind in _STATUSES for field in ("name", *_RESIZED)),
+            *(f"status.{kind}.{field}" for kind in CONTAINERS for field in ("name", *_RESIZED)),
             "status.phase",
         ),
         NAMESPACE: ("metadata.labels", "metadata.annotations.openshift.io/node-selector"),

@@ -22,8 +22,7 @@ from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut_middle
-
-_STATUSES: Final = ("initContainerStatuses", "containerStatuses")
+from virt_admit.model.scheduler.pods import CONTAINERS
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -34,7 +33,7 @@ READS: Final[Reads] = union(
             "spec.nodeName",
             "spec.volumes.persistentVolumeClaim.claimName",
             "metadata.ownerReferences",
-            *(f"status.{kind}.state.waiting" for kind in _STATUSES),
+            *(f"status.{kind}.state.waiting" for kind in CONTAINERS),
         ),
         PV: ("spec.csi.driver",),
     },
@@ -118,7 +117,7 @@ def _of_storage(volume: str, cluster: Cluster) -> str:
 
 def _said(pod: Object, cluster: Cluster) -> str:
     """Return the whole text of what keeps a pod from starting."""
-    for kind in _STATUSES:
+    for kind in CONTAINERS:
         for status in pod.at("status", kind).items():
             waiting = status.at("state", "waiting")
             reason = waiting["reason"].text or ""

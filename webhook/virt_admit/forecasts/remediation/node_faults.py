@@ -9,7 +9,6 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather, unlisted
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.node_health import PRESSURES
@@ -35,19 +34,13 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _still_fenced(node, cluster)
 
 
-def age(since: str | None, cluster: Cluster) -> str:
-    """Return `` for 5 h 00``; empty: not known."""
-    found = clock.since(since, cluster)
-    return f" for {duration(found)}" if found is not None else ""
-
-
 def _pressed(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which resource a node lacks. No drain ends it, and its VMs are not safe."""
     for each in PRESSURES:
         found = node.condition(each.condition)
         if found["status"].text == "True":
             remedy = sentence(": ".join(filter(None, (each.remedy, each.what))))
-            has = f"This node has {each.condition}{age(found['lastTransitionTime'].text, cluster)}"
+            has = f"This node has {each.condition}{clock.lasting(found['lastTransitionTime'].text, cluster)}"
             yield (
                 f"{has}: no new pod starts on it, and its kubelet may end its pods, VMs among them, without a "
                 f"migration and without regard to budgets. {remedy}"
@@ -76,7 +69,7 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
         cluster, POD
     )  # by KubeVirt's nodePlacement
     if fault and not excluded and not virt_handlers.is_starting(cluster, node.name):
-        since = age(_unready_since(virt_handlers.pod(cluster, node.name)), cluster)
+        since = clock.lasting(_unready_since(virt_handlers.pod(cluster, node.name)), cluster)
         remedy = capital(virt_handlers.remedy(cluster, node.name))
         yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"
 

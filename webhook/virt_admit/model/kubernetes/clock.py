@@ -48,12 +48,25 @@ def since(text: str | None, cluster: Cluster) -> timedelta | None:
     return current - then if then is not None and current is not None else None
 
 
+def lasting(text: str | None, cluster: Cluster) -> str:
+    """Return for how long something lasts that began at a time stamp, as `` for 3 h 10``; empty: that is not known."""
+    found = since(text, cluster)
+    return f" for {duration(found)}" if found is not None else ""
+
+
+_IN_DAYS: Final = 3
+_IN_WHOLE_DAYS: Final = 10
+
+
 def duration(length: timedelta) -> str:
-    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``."""
+    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``, ``3 days 4 h``, ``35 days``."""
     seconds = max(int(length.total_seconds()), 0)
     if seconds < 120:
         return f"{seconds} s"
     minutes = seconds // 60
+    days, hours = divmod(minutes // 60, 24)
+    if days >= _IN_DAYS:
+        return f"{days} days {hours} h" if hours and days < _IN_WHOLE_DAYS else f"{days} days"
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes, pod_owners
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, MACHINE, NODE, POD, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -110,10 +110,15 @@ def is_emptied(node: str, cluster: Cluster) -> bool:
     return bool(entry(cluster, _left, node))
 
 
-def _left(cluster: Cluster) -> Mapping[str, str]:
-    """Return the nodes that VMs are to leave, each with one of these VMs."""
-    marked = ((vmi.at("status", "evacuationNodeName").text or "", vmi) for vmi in cluster.known(VMI))
-    return {node: vmi.full_name for node, vmi in marked if node and node == vmi.at("status", "nodeName").text}
+def _left(cluster: Cluster) -> Mapping[str, bool]:
+    """Return the nodes that VMs are to leave."""
+    return dict.fromkeys(filter(None, each(cluster, VMI, _leaves)), True)
+
+
+def _leaves(vmi: Object) -> str:
+    """Return the node that a VMI is to leave and is still on; empty: there is none."""
+    node = vmi.at("status", "evacuationNodeName").text or ""
+    return node if node == vmi.at("status", "nodeName").text else ""
 
 
 def _is_cordoned(node: Object) -> bool:

@@ -212,7 +212,7 @@ class Hold(NamedTuple):
         """Return what is wrong."""
         daemon, current = self.lock.daemon, clock.now(cluster)
         age = current - self.lock.since if current is not None and self.lock.since is not None else None
-        since = f" for {_days(age)}" if age is not None else ""
+        since = f" for {clock.duration(age)}" if age is not None else ""
         return (
             f"kured reboots no node: {self.lock.node}, which does not exist, has held its lock{since} (annotation {LOCK} of "
             f"DaemonSet {daemon.full_name}), and the lock has no time to live. {names(self.waiting)} "
@@ -228,7 +228,3 @@ class Hold(NamedTuple):
             f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this gives the lock up",
             release,
         )
-
-
-def _days(age: timedelta) -> str:
-    return f"{age.days} days" if age.days > 1 else clock.duration(age)

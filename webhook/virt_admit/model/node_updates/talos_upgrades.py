@@ -59,7 +59,7 @@ def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterato
     elif phase in _BEFORE and not busy:  # one upgrade at a time: the others wait for it
         yield from _waiting(upgrade, kind, phase or "new", said, cluster)
     elif phase not in (*_BEFORE, *_OVER) and update_orders.is_long(since := status["lastUpdated"].text, cluster):
-        words = f"{name} goes on: it is {phase} and unchanged{update_orders.age(since, cluster)}{said}"
+        words = f"{name} goes on: it is {phase} and unchanged{clock.lasting(since, cluster)}{said}"
         yield StandingOrder(upgrade, words, typed("See what it waits for", about("describe", upgrade, kind)), False)
 
 
@@ -67,7 +67,7 @@ def _waiting(upgrade: Object, kind: Kind, phase: str, said: str, cluster: Cluste
     since = upgrade.at("status", "startedAt").text or upgrade.condition("Progressing")["lastTransitionTime"].text
     if not update_orders.is_long(since, cluster):
         return
-    name, what = update_orders.title(upgrade), f"{phase}{update_orders.age(since, cluster)}{said}"
+    name, what = update_orders.title(upgrade), f"{phase}{clock.lasting(since, cluster)}{said}"
     for check in upgrade.at("spec", "healthChecks").items():
         obj = _checked(check, cluster)
         field = _missing(check["expr"].text or "", obj) if obj is not None else ""

@@ -33,16 +33,6 @@ def title(order: Object) -> str:
     return f"{order.kind} {order.full_name}"
 
 
-def age(text: str | None, cluster: Cluster) -> str:
-    """Return for how long something lasts that began then, as `` for 3 h 10``; empty: that is not known."""
-    lasts = clock.since(text, cluster)
-    return f" for {_long(lasts)}" if lasts is not None else ""
-
-
-def _long(length: timedelta) -> str:
-    return f"{length.days} days" if length >= timedelta(days=3) else clock.duration(length)
-
-
 def quoted(words: str | None) -> str:
     """Return what a controller says, after a colon; empty: it says nothing."""
     said = " ".join((words or "").split())

@@ -84,7 +84,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
     for pod in waiting:
         said = pod.condition("PodScheduled")["message"].text
         if said and update_orders.is_long(_began(plan), cluster):
-            lasts = update_orders.age(pod.metadata["creationTimestamp"].text, cluster)
+            lasts = clock.lasting(pod.metadata["creationTimestamp"].text, cluster)
             reason = f"{update_orders.title(plan)} goes on: no node takes its pod {pod.name}{lasts}"
             see = typed("Remove what keeps that pod from its node", about("describe", pod, POD))
             yield StandingOrder(plan, f"{reason}{update_orders.quoted(said)}", see, False)
@@ -136,7 +136,7 @@ def _failing(plan: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         told = said["status"].text == "False" and said["reason"].text == (reason or said["reason"].text)
         since = said["lastUpdateTime"].text or said["lastTransitionTime"].text
         if told and said["message"].text and update_orders.is_long(since, cluster):
-            words = f"{kind} is False{update_orders.age(since, cluster)}{update_orders.quoted(said['message'].text)}"
+            words = f"{kind} is False{clock.lasting(since, cluster)}{update_orders.quoted(said['message'].text)}"
             see = typed("Remove that cause", about("describe", plan, PLAN))
             yield StandingOrder(plan, f"{update_orders.title(plan)} goes on: {words}", see, False)
             return

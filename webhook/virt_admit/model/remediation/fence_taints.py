@@ -80,8 +80,8 @@ class LeftTaint(NamedTuple):
 
     taint: Field
     key: str
-    minutes: int
-    """Since when the node reports."""
+    age: str
+    """How long the node reports again."""
     every: tuple[Field, ...]
     """All such taints of the node: this is the first of them."""
 
@@ -89,9 +89,7 @@ class LeftTaint(NamedTuple):
     def reason(self) -> str:
         """What is wrong, as the end of a sentence about the node."""
         keys = list(dict.fromkeys(taint["key"].text or "" for taint in self.every))
-        return (
-            f"reports since {self.minutes} min, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
-        )
+        return f"reports since {self.age}, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
 
     def is_all(self, refusal: str) -> bool:
         """Whether nothing but these taints refuses a pod."""
@@ -107,7 +105,7 @@ def left(node: Object, cluster: Cluster) -> LeftTaint | None:
     back = clock.since(ready["lastTransitionTime"].text, cluster)
     if back is None or back < _SETTLED:
         return None
-    return LeftTaint(every[0], every[0]["key"].text or "", int(back.total_seconds() // 60), every)
+    return LeftTaint(every[0], every[0]["key"].text or "", clock.duration(back), every)
 
 
 def _fences(taint: Field) -> bool:

@@ -24,6 +24,8 @@ from virt_admit.model.scheduler.resources import Resources, is_sized, pod_reques
 
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not see: its informer leaves them out."""
+CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
+"""The fields in the status of a pod with the states of its containers."""
 
 
 @dataclass(frozen=True, slots=True)

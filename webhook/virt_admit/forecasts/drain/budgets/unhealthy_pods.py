@@ -22,12 +22,11 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.scheduler import pods as scheduled_pods
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 _PORTWORX: Final = "px/service"
 """Label of nodes with which an administrator stops Portworx there (docs.portworx.com: reference/node-labels)."""
-_STATUSES: Final = ("initContainerStatuses", "containerStatuses")
-_RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in _STATUSES)
+_RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in CONTAINERS)
 READS: Final[Reads] = union(
     pod_starts.READS,
     node_health.READS,
@@ -105,7 +104,7 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
 def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod starts on a node that works, within the usual time and for the first time."""
     node, age = pod.at("spec", "nodeName").text or "", clock.since(pod.metadata["creationTimestamp"].text, cluster)
-    counts = (each["restartCount"].integer for kind in _STATUSES for each in pod.at("status", kind).items())
+    counts = (each["restartCount"].integer for kind in CONTAINERS for each in pod.at("status", kind).items())
     works = bool(node) and not node_health.silence_now(node, cluster) and not _failure(pod, cluster)
     return works and clock.exact(cluster) is not None and age is not None and age <= _USUAL and not any(counts)
 

@@ -17,9 +17,8 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import cut
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
-_STATUSES: Final = ("initContainerStatuses", "containerStatuses")
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
 _KILLED: Final = "OOMKilled"
 _LONGEST: Final = 100
@@ -62,7 +61,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
 
 def _fault(pod: Object) -> tuple[str, str]:
     """Return why a pod is not ready, and which container; empty: nothing says so."""
-    for kind in _STATUSES:
+    for kind in CONTAINERS:
         for status in pod.at("status", kind).items():
             name, waiting = status["name"].text or "?", status.at("state", "waiting")
             ended = next((each for each in _ends(status) if each["exitCode"].integer), None)

@@ -38,6 +38,8 @@ def of_driver(driver: str, pods: Iterable[Object]) -> Object | None:
     return best[1] if best[0] > _ENOUGH else None
 
 
+_MULTUS: Final = ("kube-multus-ds", "multus", "rke2-multus", "rke2-multus-ds")
+"""Upstream, of OpenShift, and of RKE2 and Harvester."""
 _OF_PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     "antrea": ("antrea-agent",),
     "aws-cni": ("aws-node",),
@@ -45,8 +47,8 @@ _OF_PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     "cilium-cni": ("cilium",),
     "flannel": ("kube-flannel-ds",),
     "kube-ovn": ("kube-ovn-cni",),
-    "multus": ("kube-multus-ds", "multus", "rke2-multus"),
-    "multus-shim": ("kube-multus-ds", "multus", "rke2-multus"),
+    "multus": _MULTUS,
+    "multus-shim": _MULTUS,
     "openshift-sdn": ("sdn",),
     "ovn-k8s-cni-overlay": ("ovnkube-node",),
     "whereabouts": ("whereabouts",),
