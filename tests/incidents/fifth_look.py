@@ -1,0 +1,91 @@
+"""Reports of a third blind round: what an object's own status shows, and the remedy that a person can carry out."""
+
+import copy
+
+from tests.healthy.clusters import plain
+from tests.healthy.parts import Object, ago
+
+from .machines import NO, UNKNOWN, Incident, draining, find, guest, launcher_of, migration
+
+KUBEVIRT = "https://github.com/kubevirt/kubevirt"
+
+
+def two_pods(*, guest_ended: bool = True) -> list[Object]:
+    """Return a VM that migrated from w2 to w1 two hours ago, and whose source pod still runs, with a sidecar."""
+    items = plain((1, 6)) + guest("web", "w1", (1, 6))
+    vmi, own = find(items, "VirtualMachineInstance", "web"), launcher_of(items, "web")
+    done = migration("web", {"Running": 7300, "Succeeded": 7200}, name="first", source="w2", notes={})
+    moved = {"migrationUid": done["metadata"]["uid"], "sourceNode": "w2", "targetNode": "w1", "completed": True}
+    vmi["status"]["migrationState"] = moved | {"startTimestamp": ago(hours=2, minutes=1), "endTimestamp": ago(hours=2)}
+    vmi["metadata"]["creationTimestamp"] = ago(days=9)
+    own["metadata"]["creationTimestamp"] = ago(hours=2, minutes=2)
+    old = copy.deepcopy(own)
+    old["metadata"] |= {"name": "virt-launcher-web-old", "uid": "uid-old", "creationTimestamp": ago(days=9)}
+    old["spec"]["nodeName"] = "w2"
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": ago(hours=2)}}
+    running = {"running": {"startedAt": ago(days=9)}}
+    old["status"]["containerStatuses"] = [
+        {"name": "compute", "ready": not guest_ended, "state": ended if guest_ended else running},
+        {"name": "hook-sidecar-0", "ready": True, "state": running},
+    ]
+    vmi["status"]["activePods"] |= {"uid-old": "w2"}
+    return [*items, done, old, migration("web", {"Pending": 1800}, name="second", notes={})]
+
+
+def sidecar_that_stays() -> Incident:
+    facts = (
+        r"blocks the drain +vms/web +migration second waits, as source pod virt-launcher-web-old on w2 of the finished "
+        r"migration first still runs: its container hook-sidecar-0 has not ended, while compute ended with exit code 0",
+        r"the guest runs on w1, so delete that pod .*: kubectl delete pod virt-launcher-web-old -n vms",
+    )
+    return Incident("sidecar-that-stays", f"{KUBEVIRT}/issues/9838", two_pods(), NO, facts)
+
+
+def guest_that_may_run_twice() -> Incident:
+    """The same with a guest's own container that runs: nothing says which of the pods has the guest."""
+    facts = (r"Avoid\n +leave both pods alone", r"see why it does not end: kubectl describe pod virt-launcher-web-old")
+    items = two_pods(guest_ended=False)
+    return Incident(
+        "guest-that-may-run-twice", f"{KUBEVIRT}/issues/8395", items, NO, facts, ("explain", "vm/web", "-n", "vms")
+    )
+
+
+def tenant(**since: float) -> list[Object]:
+    """Return the drain of a node with a VM that Cluster API provider KubeVirt of another cluster has to move."""
+    items = draining((1, 6), strategy="External")
+    vmi = find(items, "VirtualMachineInstance", "web")
+    vmi["metadata"]["labels"] |= {
+        "cluster.x-k8s.io/role": "worker",
+        "capk.cluster.x-k8s.io/kubevirt-machine-name": "blue-md-0",
+        "capk.cluster.x-k8s.io/kubevirt-machine-namespace": "tenant-blue",
+    }
+    asked = next(each for each in vmi["status"]["conditions"] if each["type"] == "EvictionRequested")
+    asked["lastTransitionTime"] = ago(**since)
+    return items
+
+
+def controller_that_does_not_act() -> Incident:
+    facts = (
+        r"blocks the drain +vms/web +External: Cluster API provider KubeVirt \(CAPK\), KubevirtMachine tenant-blue/blue-md-0 "
+        r"has to move it, and has not done so although its eviction was asked for 74 h",
+        r"It has no pod in this cluster",
+        r"migrate the VM by hand.*: virtctl migrate web -n vms",
+    )
+    source = "https://github.com/kubernetes-sigs/cluster-api-provider-kubevirt/issues/403"
+    return Incident("controller-that-does-not-act", source, tenant(hours=74), NO, facts)
+
+
+def controller_that_has_time_left() -> Incident:
+    """It drains the node of the guest for up to ten minutes."""
+    facts = (r"unknown +vms/web +External: Cluster API provider KubeVirt .* whether that runs is not known",)
+    source = "https://github.com/kubernetes-sigs/cluster-api-provider-kubevirt/pull/404"
+    return Incident("controller-that-has-time-left", source, tenant(minutes=9), UNKNOWN, facts)
+
+
+def incidents() -> list[Incident]:
+    return [
+        sidecar_that_stays(),
+        guest_that_may_run_twice(),
+        controller_that_does_not_act(),
+        controller_that_has_time_left(),
+    ]
