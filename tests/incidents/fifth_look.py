@@ -1,9 +1,11 @@
 """Reports of a third blind round: what an object's own status shows, and the remedy that a person can carry out."""
 
 import copy
+import json
 
 from tests.healthy.clusters import plain
-from tests.healthy.parts import Object, ago
+from tests.healthy.machines import claim
+from tests.healthy.parts import Object, ago, obj
 
 from .machines import NO, UNKNOWN, Incident, draining, find, guest, launcher_of, migration
 
@@ -82,10 +84,45 @@ def controller_that_has_time_left() -> Incident:
     return Incident("controller-that-has-time-left", source, tenant(minutes=9), UNKNOWN, facts)
 
 
+def hotplug(ratio: str) -> list[Object]:
+    """Return a VM whose hotplugged volume is not attached, and a LimitRange with that ratio of memory."""
+    items = plain((1, 6)) + guest("web", "w1", (1, 6), disks=["web", "scratch"]) + claim("scratch")
+    for kind, steps in (("VirtualMachine", ("template", "spec")), ("VirtualMachineInstance", ())):
+        spec = find(items, kind, "web")["spec"]
+        for step in steps:
+            spec = spec[step]
+        volume = next(each for each in spec["volumes"] if "scratch" in json.dumps(each))
+        next(source for source in volume.values() if isinstance(source, dict))["hotpluggable"] = True
+    vmi = find(items, "VirtualMachineInstance", "web")
+    status = [{"name": each["name"]} for each in vmi["spec"]["volumes"]]
+    status[-1] |= {"phase": "Bound", "reason": "PVCNotReady", "hotplugVolume": {}}
+    vmi["status"]["volumeStatus"] = status
+    words = (
+        'Error creating attachment pod pods "hp-volume-lx8jd" is forbidden: memory max limit to request ratio per Container '
+        f"is {ratio}, but provided ratio is 40.000000"
+    )
+    said = {"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": words}
+    vmi["status"]["conditions"].append(said | {"lastTransitionTime": ago(minutes=22)})
+    limits = {"limits": [{"type": "Container", "maxLimitRequestRatio": {"memory": ratio}}]}
+    return [*items, obj("LimitRange", "v1", "example", "vms", spec=limits)]
+
+
+def pod_of_a_volume_refused() -> Incident:
+    facts = (
+        r"is not attached for 22 min: LimitRange vms/example \(memory: the limit is more than 2 times the request\)",
+        r"raise that limit in the LimitRange, or set the resources of type hotplug-disk in supportContainerResources of "
+        r"KubeVirt"
+        r": kubectl edit limitrange",
+    )
+    source = f"{KUBEVIRT}/issues/9302"
+    return Incident("pod-of-a-volume-refused", source, hotplug("2"), NO, facts, ("explain", "vm/web", "-n", "vms"))
+
+
 def incidents() -> list[Incident]:
     return [
         sidecar_that_stays(),
         guest_that_may_run_twice(),
         controller_that_does_not_act(),
         controller_that_has_time_left(),
+        pod_of_a_volume_refused(),
     ]
