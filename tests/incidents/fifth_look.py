@@ -5,9 +5,9 @@ import json
 
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
-from tests.healthy.parts import Object, ago, obj
+from tests.healthy.parts import Object, ago, conditions, obj, webhook
 
-from .machines import NO, UNKNOWN, Incident, draining, find, guest, launcher_of, migration
+from .machines import NO, UNKNOWN, Incident, draining, event, find, guest, launcher_of, migration
 
 KUBEVIRT = "https://github.com/kubevirt/kubevirt"
 
@@ -118,6 +118,49 @@ def pod_of_a_volume_refused() -> Incident:
     return Incident("pod-of-a-volume-refused", source, hotplug("2"), NO, facts, ("explain", "vm/web", "-n", "vms"))
 
 
+def volume_of_a_webhook(*, named: bool = False) -> list[Object]:
+    """Return a VM that starts, whose pod has a volume from a Secret that its namespace lacks; named: the VM asks for it."""
+    items = starting()
+    vmi, own = find(items, "VirtualMachineInstance", "web"), launcher_of(items, "web")
+    own["metadata"]["labels"]["app"] = "rancher"
+    own["spec"].setdefault("volumes", []).append({"name": "ca", "secret": {"secretName": "harvester-additional-ca"}})
+    if named:
+        for spec in (vmi["spec"], find(items, "VirtualMachine", "web")["spec"]["template"]["spec"]):
+            spec["volumes"].append({"name": "ca", "secret": {"secretName": "harvester-additional-ca"}})
+    said = 'MountVolume.SetUp failed for volume "ca" : secret "harvester-additional-ca" not found'
+    items.append(event(own, "FailedMount", said, "kubelet"))
+    rules = {"mutator.harvesterhci.io": ("", ["pods"], ["CREATE"])}
+    target = ("harvester-system", "harvester-webhook")
+    return [*items, webhook("Mutating", "harvester-mutator", target, rules, policy="Ignore")]
+
+
+def starting() -> list[Object]:
+    items = plain((1, 6)) + guest("web", "w1", (1, 6))
+    vmi, own = find(items, "VirtualMachineInstance", "web"), launcher_of(items, "web")
+    vmi["status"] |= {"phase": "Scheduling", "conditions": conditions(Ready=False)}
+    vmi["metadata"]["creationTimestamp"] = ago(minutes=14)
+    own["metadata"]["creationTimestamp"] = ago(minutes=14)
+    own["status"] |= {"phase": "Pending", "conditions": conditions(PodScheduled=True, Ready=False)}
+    return items
+
+
+def volume_that_the_vm_does_not_have() -> Incident:
+    facts = (
+        r"webhook harvester-mutator adds volume ca, whose Secret vms/harvester-additional-ca does not exist",
+        r"rename the label app: rancher in the VM and restart it.*: kubectl edit vm web -n vms",
+    )
+    source = "https://github.com/harvester/harvester/issues/8962"
+    items = volume_of_a_webhook()
+    return Incident("volume-that-the-vm-does-not-have", source, items, NO, facts, ("explain", "vm/web", "-n", "vms"))
+
+
+def secret_that_the_vm_names() -> Incident:
+    facts = (r"Secret vms/harvester-additional-ca, which the VM names, does not exist", r"correct the name in the VM")
+    source = "https://github.com/harvester/harvester/pull/8973"
+    items = volume_of_a_webhook(named=True)
+    return Incident("secret-that-the-vm-names", source, items, NO, facts, ("explain", "vm/web", "-n", "vms"))
+
+
 def incidents() -> list[Incident]:
     return [
         sidecar_that_stays(),
@@ -125,4 +168,6 @@ def incidents() -> list[Incident]:
         controller_that_does_not_act(),
         controller_that_has_time_left(),
         pod_of_a_volume_refused(),
+        volume_that_the_vm_does_not_have(),
+        secret_that_the_vm_names(),
     ]
