@@ -161,6 +161,34 @@ def secret_that_the_vm_names() -> Incident:
     return Incident("secret-that-the-vm-names", source, items, NO, facts, ("explain", "vm/web", "-n", "vms"))
 
 
+def features(*others: str) -> list[Object]:
+    """Return a drain of a VM that keeps the CPU features of its last migration; others: nodes that have their labels."""
+    items = draining((1, 8))
+    selector = {f"cpu-feature.node.kubevirt.io/{name}": "true" for name in ("fbsdp-no", "psdp-no")}
+    vmi = find(items, "VirtualMachineInstance", "web")
+    vmi["spec"]["domain"]["cpu"] = {"model": "host-model"}
+    vmi["status"]["nodeName"] = "w1"
+    own = launcher_of(items, "web")
+    own["spec"]["nodeSelector"] = own["spec"].get("nodeSelector", {}) | selector
+    for name in others:
+        find(items, "Node", name)["metadata"]["labels"] |= selector
+    return items
+
+
+def features_that_no_node_has() -> Incident:
+    facts = (
+        r"no other node can take it: its pod's nodeSelector asks for cpu-feature.node.kubevirt.io/fbsdp-no, "
+        r"cpu-feature.node.kubevirt.io/psdp-no, which no node has, its own neither",
+        r"virtctl restart web -n vms",
+    )
+    return Incident("features-that-no-node-has", f"{KUBEVIRT}/pull/17812", features(), NO, facts)
+
+
+def features_of_its_node_alone() -> Incident:
+    facts = (r"no other node can take it: CPU feature fbsdp-no, CPU feature psdp-no",)
+    return Incident("features-of-its-node-alone", f"{KUBEVIRT}/pull/17947", features("w1"), NO, facts)
+
+
 def incidents() -> list[Incident]:
     return [
         sidecar_that_stays(),
@@ -170,4 +198,6 @@ def incidents() -> list[Incident]:
         pod_of_a_volume_refused(),
         volume_that_the_vm_does_not_have(),
         secret_that_the_vm_names(),
+        features_that_no_node_has(),
+        features_of_its_node_alone(),
     ]
