@@ -382,7 +382,7 @@ def test_a_node_that_is_not_ready_is_a_stop_of_its_pool():
     data = rehearse([node("a", worker), away], vm("db", "a"), pool(), kubevirt())
 
     assert data["possible"] is False
-    assert "cordoned or not Ready: b" in data["stops"][0]["reason"]
+    assert "updates no other node: b, not Ready, uses up its maxUnavailable 1" in data["stops"][0]["reason"]
     assert data["stops"][0]["remedy"] == "Repair b: kubectl describe node b"
 
 

@@ -154,13 +154,16 @@ def test_a_node_that_was_cordoned_by_hand_takes_a_place_and_stops_nothing_while_
     assert [name for wave in two.waves for name in wave.nodes] == ["b", "d"]
     assert any("not updated before that ends: c" in words for words in two.rests_on)
     assert one.possible is False
-    assert "cordoned or not Ready: c" in one.stops[0].reason
+    assert "worker updates no other node: c, " in one.stops[0].reason
 
 
 @pytest.mark.parametrize(
     ("away", "to_do"),
     [
-        (config_node("c", cordoned=True), "Uncordon them: kubectl uncordon c"),
+        (
+            config_node("c", cordoned=True),
+            "Uncordon c, or raise maxUnavailable so that others go on: kubectl uncordon c",
+        ),
         (
             config_node("c", ready="Unknown"),
             f"give it that of the pool: kubectl annotate node c {GROUP}/desiredConfig={NEW} --overwrite",

@@ -73,7 +73,7 @@ def pooled(incident):
 
 
 def remedy(ask, items):
-    stop = "does not update nodes that are cordoned or not Ready: "
+    stop = "updates no other node: "
     return ask(items, "upgrade").stdout.partition(stop)[2].partition("to do: ")[2].partition("\n")[0]
 
 
@@ -97,4 +97,4 @@ def test_a_taint_of_an_administrator_is_removed_before_an_uncordon(ask):
     untaint = "kubectl taint nodes w1 node.kubernetes.io/out-of-service:NoExecute-"
     assert remedy(ask, items) == f"As the administrator who set it has to, remove its taint, and uncordon w1: {untaint}"
     del only(items, "Node", "w1")["spec"]["taints"]
-    assert remedy(ask, items) == "Uncordon them: kubectl uncordon w1"
+    assert remedy(ask, items) == "Uncordon w1, or raise maxUnavailable so that others go on: kubectl uncordon w1"

@@ -29,6 +29,28 @@ def degraded(message: str) -> Object:
     return found
 
 
+def cordoned_by_hand(*, updated: bool = False) -> Incident:
+    """A node that somebody cordoned uses up maxUnavailable; updated: no node waits, and the pool says Updating for it alone."""
+    found = pool("worker", NODES, target="1" if updated else "2", updated=2 if updated else 0, unavailable=1)
+    for condition in found["status"]["conditions"]:
+        condition["status"] = "True" if condition["type"] == "Updating" else "False"
+    items = [*workers("n1"), found]
+    if updated:
+        says = (
+            "the next update of MachineConfigPool worker would not begin: n1, cordoned by hand",
+            "None is under way",
+        )
+        source = "https://github.com/openshift/openshift-docs/pull/51545"
+        return Incident(source, items, "upgrade", 1, says, ("updates no other node",))
+    says = (
+        "MachineConfigPool worker updates no other node: n1, cordoned by hand",
+        "uses up its maxUnavailable 1",
+        "Uncordon n1, or raise maxUnavailable",
+    )
+    source = "https://github.com/openshift/machine-config-operator/pull/2758"
+    return Incident(source, items, "upgrade", 1, says, ("None is under way",))
+
+
 def failed(message: str) -> dict[str, str]:
     return {f"{CONFIG}/state": "Degraded", f"{CONFIG}/reason": message, f"{CONFIG}/desiredConfig": "rendered-worker-2"}
 
@@ -263,6 +285,8 @@ def remediations_of_deleted_nodes() -> Incident:
 def incidents() -> list[Incident]:
     return [
         paused_pool(),
+        cordoned_by_hand(),
+        cordoned_by_hand(updated=True),
         pool_that_another_operator_paused(),
         pool_that_another_operator_marked(),
         drain_of_a_pool_failed(),

@@ -6,11 +6,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.advice import risky
+from tests.healthy.parts import snapshot
 from tests.incidents_platform import (
     cluster_api,
     cluster_updates,
     node_updates,
     openshift,
+    operators,
     standing_orders,
     storage,
     workloads,
@@ -19,7 +21,7 @@ from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
     incident
-    for group in (openshift, cluster_updates, node_updates, cluster_api, storage, workloads, standing_orders)
+    for group in (openshift, cluster_updates, node_updates, cluster_api, storage, workloads, standing_orders, operators)
     for incident in group.incidents()
 ]
 
@@ -48,3 +50,30 @@ def test_incident(incident, tmp_path):
 
 def test_each_incident_is_told_once():
     assert len({incident.source for incident in INCIDENTS}) == len(INCIDENTS) >= 60
+
+
+@pytest.mark.parametrize("items", operators.at_rest())
+def test_an_operator_at_rest_is_not_accused(items, tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(snapshot(items)))
+    for verb in ("upgrade", "scan"):
+        result = CliRunner().invoke(virt_admit, [verb, "--cluster", str(path)])
+        assert not any(word in result.stdout for word in ("stuck", "misscheduled", "not available", "Approve")), (
+            result.stdout
+        )
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (operators.tainted(), "KubeVirt is not available for 40 min: virt-handler is misscheduled on n3"),
+        (
+            operators.stored_version().items,
+            "the update to v4.8.0 is stuck: InstallPlan openshift-cnv/install-7kq4d failed",
+        ),
+    ],
+)
+def test_scan_names_the_operator(items, says, tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(snapshot(items)))
+    assert says in CliRunner().invoke(virt_admit, ["scan", "--cluster", str(path)]).stdout

@@ -124,7 +124,11 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
             'AttachVolume.Attach failed for volume "pv-1" : timed out',
             "repair the volume in its storage (csi.example): kubectl describe persistentvolume pv-1",
         ),
-        ("FailedMount", 'MountVolume.SetUp failed for volume "init" : secret "x" not found', "remove that cause"),
+        (
+            "FailedMount",
+            'MountVolume.SetUp failed for volume "init" : secret "x" not found',
+            "find the webhook that adds it",
+        ),
         ("FailedAttachVolume", 'Multi-Attach error for volume "pv-1" Volume is already used', "remove that cause"),
     ],
 )

@@ -21,6 +21,8 @@ class ProblemCause(enum.StrEnum):
     """KubeVirt names no reason."""
     NOT_REPORTED = "MigratabilityNotReported"
     EXTERNAL = "ExternalEvictionStrategy"
+    MOVER_IDLE = "ExternalControllerIdle"
+    """The controller that has to move a VM with the strategy External has not done so for long."""
     BUDGET = "BudgetForbidsEviction"
     SEVERAL_BUDGETS = "SeveralBudgets"
     NO_MIGRATION = "MigrationLimitZero"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
-from virt_admit.forecasts.drain.control import control_path, kept_volumes, kubevirt_updates
+from virt_admit.forecasts.drain.control import component_states, control_path, kept_volumes, kubevirt_updates
 from virt_admit.forecasts.drain.states import vm_states, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
@@ -52,6 +52,7 @@ READS: Final[Reads] = union(
     harvester_maintenance.STOPPED_READS,
     control_plane.READS,
     etcd_guard.HOOK_READS,
+    component_states.READS,
     kubevirt_updates.READS,
     deschedulers.READS,
     {
@@ -68,7 +69,7 @@ READS: Final[Reads] = union(
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
-    yield from _kubevirt_held(cluster)
+    yield from _kubevirt_held(node, cluster)
     yield from node_faults.faults(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
@@ -110,10 +111,17 @@ _NO_VIRTCTL: Final = "; virtctl fails, so use kubectl meanwhile"
 _REFUSED: Final = "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same certificate"
 
 
-def _kubevirt_held(cluster: Cluster) -> Iterator[str]:
+def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
     if (held := kubevirt_updates.held(cluster)) is not None:
         yield held.note
+    told = [each.note for each in component_states.held(cluster) if node.name in each.nodes]
+    yield from told
+    if not told and node.name in (unwanted := component_states.unwanted(cluster)):
+        yield (
+            f"virt-handler of this node does not tolerate its taint {unwanted[node.name]}: it does not come back once its pod "
+            "has ended, and no VM can run here from then on. Let KubeVirt's spec.workloads.nodePlacement tolerate it."
+        )
 
 
 def _hanging(found: Object) -> Iterator[str]:

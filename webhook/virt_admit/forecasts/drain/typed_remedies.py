@@ -126,6 +126,12 @@ def _stop(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
     return virtctl("stop", vmi.name, vms.namespace_of(vmi)) if _has_vm(vmi) else about("describe", vmi, VMI)
 
 
+def _migrate(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
+    """Return the command that migrates a VM by hand, where it can migrate."""
+    can = _has_vm(vmi) and vmis.migratable(vmi)
+    return virtctl("migrate", vmi.name, vms.namespace_of(vmi)) if can else about("describe", vmi, VMI)
+
+
 def _has_vm(vmi: Object) -> bool:
     return kinds.of(vmi) is VM or vmis.owner(vmi, "VirtualMachine") is not None
 
@@ -200,6 +206,7 @@ def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
 
 _COMMANDS: Final[Mapping[str, _Command]] = {
     ProblemCause.EXTERNAL: _stop,
+    ProblemCause.MOVER_IDLE: _migrate,
     ProblemCause.NOT_REPORTED: _await_condition,
     ProblemCause.NO_MIGRATION: _edit_limits,
     ProblemCause.BUDGET: _see_budget,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import permanent_constraints
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
+from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import (
@@ -110,10 +112,7 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
             return Reaction(Effect.REFUSED, said, reason, _repair(vmi))
         case Eviction.WAITS if vms.has_mover(vmi, vmi.labels):
-            reason = (
-                f"{said.phrase}: the controller that its labels name has to move it; whether that runs is not known"
-            )
-            return Reaction(Effect.ATTENDED, said, reason, "see that its controller acts on status.evacuationNodeName")
+            return _attended(vmi, said, cluster)
         case Eviction.WAITS:
             reason = f"{said.phrase}: something outside KubeVirt has to move it"
             remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
@@ -129,6 +128,31 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         return Reaction(Effect.BUDGET, said, refused.reason, refused.remedy, refused.cause, refused.id)
     hindered = f", cannot migrate: {vmis.blocking_reason(vmi)}" if said.value == "LiveMigrateIfPossible" else ""
     return Reaction(Effect.SHUTS_DOWN, said, f"{said.phrase}{hindered}")
+
+
+def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
+    """Return what becomes of a VMI that a controller outside KubeVirt moves: one that is marked for long is not moved."""
+    who = vms.mover_name(vmi.labels)
+    marked = vmi.at("status", "evacuationNodeName").text
+    age = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
+    if not marked or marked != vmi.at("status", "nodeName").text or age is None or age < _MOVED_WITHIN:
+        reason = f"{said.phrase}: {who} has to move it; whether that runs is not known"
+        return Reaction(Effect.ATTENDED, said, reason, "see that its controller acts on status.evacuationNodeName")
+    asked = f"although its eviction was asked for {clock.duration(age)} ago"
+    reason = f"{said.phrase}: {who} has to move it, and has not done so {asked}"
+    where = "" if unlisted(cluster, POD) or _runs_here(cluster) else ". It has no pod in this cluster"
+    remedy = "repair that controller; until then migrate the VM by hand, or drain its guest node and delete the VMI"
+    return Reaction(Effect.EXTERNAL, said, f"{reason}{where}", remedy, ProblemCause.MOVER_IDLE)
+
+
+_MOVED_WITHIN: Final = timedelta(minutes=30)
+"""Cluster API provider KubeVirt drains a guest node for at most 10 minutes."""
+_MOVERS: Final = ("capk-", "capi-provider", "machine-controller", "kubermatic-")
+
+
+def _runs_here(cluster: Cluster) -> bool:
+    """Return whether a pod is known that may be such a controller."""
+    return any(pod.name.startswith(_MOVERS) for pod in cluster.known(POD))
 
 
 def _no_migration(cluster: Cluster) -> Problem | None:

@@ -79,7 +79,25 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
-    return Problem(f"{NOWHERE}{names(causes)}", remedy, cause, command=command)
+    return Problem(f"{NOWHERE}{_vanished(causes, cluster) or names(causes)}", remedy, cause, command=command)
+
+
+def _vanished(causes: Collection[str], cluster: Cluster) -> str:
+    """Return that no node at all has the CPU features that a pod asks for; empty: one has, or something else refuses it.
+
+    A VM with host-model keeps the features of its migration, and a later node labeller may not write their labels (kubevirt/
+    kubevirt pull requests 17812 and 17947).
+    """
+    nodes = candidates.scheduler(cluster).state.nodes.values()
+    asked = [
+        f"{launcher_pod.CPU_FEATURE}{cause.removeprefix(_FEATURE)}" for cause in causes if cause.startswith(_FEATURE)
+    ]
+    if not asked or len(asked) < len(causes) or any(label in node.labels for node in nodes for label in asked):
+        return ""
+    return f"its pod's nodeSelector asks for {names(asked, 240)}, which no node has, its own neither"
+
+
+_FEATURE: Final = "CPU feature "
 
 
 def _or(remedy: str, otherwise: str) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.placement.components import network_plugins, node_drivers
+from virt_admit.forecasts.placement.components import missing_objects, network_plugins, node_drivers
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model import address_pools
 from virt_admit.model.commands import about, kubectl, typed
@@ -70,7 +70,9 @@ _RECENT: Final = timedelta(minutes=5)
 def failure(pod: Object, cluster: Cluster) -> str:
     """Return why a pod does not start, in about 200 characters; empty: nothing says so."""
     said = _said(pod, cluster)
-    full = address_pools.full_range(said, cluster)
+    full, missing = address_pools.full_range(said, cluster), missing_objects.of_pod(pod, said, cluster)
+    if missing is not None:
+        return missing.what
     return full.what if full is not None else cut_middle(said, _WORDS)
 
 
@@ -85,6 +87,8 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         return attachment.remedy
     if full := address_pools.full_range(said, cluster):
         return full.remedy
+    if missing := missing_objects.of_pod(pod, said, cluster):
+        return missing.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster)
     if named := _VOLUME.search(said):

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import limit_ranges
+from virt_admit.model.kubevirt.settings.versions import Version, has_release
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amount, are_quantities, show
@@ -57,7 +58,8 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
         refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""
         if refused:
-            remedy = "change what the pod requests, or the LimitRange"
+            own = "change what the pod requests, or the LimitRange"
+            remedy = own if pod is demand.launcher else attachment_remedy(cluster)
             yield Problem(f"{refused}: {words} is refused", remedy, id=problem_of(ProblemCause.LIMIT_RANGE, vmi))
     unseen = ""
     for quota in found:
@@ -73,6 +75,30 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
             yield Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
     if unseen:
         raise Unseen(unseen)
+
+
+def attachment_remedy(cluster: Cluster) -> str:
+    """Return what lets KubeVirt create pods that attach volumes where a LimitRange refuses them: nobody else makes these."""
+    setting = ", or set the resources of type hotplug-disk in supportContainerResources of KubeVirt"
+    return f"raise that limit in the LimitRange{setting if has_release(cluster, _SETTABLE) else ''}"
+
+
+_SETTABLE: Final = Version(1, 0)
+"""The first release with ``supportContainerResources``."""
+
+
+def refuses_attachment(vmi: Object, cluster: Cluster) -> tuple[Object, str] | None:
+    """Return the LimitRange that refuses the pods which attach volumes to a VMI, and why; None: none does, or not known."""
+    try:
+        attachment = migration_demand.demand(vmi, cluster).attachment
+    except Unseen:
+        return None
+    if attachment is None:
+        return None
+    for found in limit_ranges.of_namespace(cluster, vms.namespace_of(vmi)):
+        if refused := limit_ranges.refusal(attachment, [found]):
+            return found, refused.partition(": container hotplug-disk: ")[2] or refused
+    return None
 
 
 def counts_pods_of(quota: Object, priority_class: str) -> bool:

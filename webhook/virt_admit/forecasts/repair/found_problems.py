@@ -42,6 +42,7 @@ NOT_SHARED: Final = "ClaimNotShared"
 """The cause of a VM whose claim says ReadWriteMany although its data may be on one node. Drain cannot determine it."""
 _OF_VM: Final[Mapping[str, str]] = {
     ProblemCause.EXTERNAL: "vm-eviction-external-unattended",
+    ProblemCause.MOVER_IDLE: "vmi-evacuation-stuck",
     ProblemCause.NO_TARGET: "vm-single-candidate-node",
 }
 """The rule that shows a problem; others show only in drain."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate
@@ -41,8 +40,6 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
     yield from _without_api(basis.pools, cluster)
-    if (held := kubevirt_updates.held(cluster)) is not None:
-        yield f"{held.reason.removesuffix('. VMs run on')}, which stops no update of nodes"
     yield from upgrade_progress.rests_on(basis.begun)
     yield from rollouts.rests_on(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)

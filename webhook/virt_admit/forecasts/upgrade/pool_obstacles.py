@@ -200,7 +200,8 @@ def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> s
     cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
     broken = [node for node in nodes if node.name not in cordoned]
     if not broken:
-        return typed("Uncordon them", shell("kubectl", "uncordon", *map(argument, cordoned)))
+        words = f"Uncordon {names(cordoned)}, or raise maxUnavailable so that others go on"
+        return typed(words, shell("kubectl", "uncordon", *map(argument, cordoned)))
     target = config_pool_updates.target(pool, nodes)
     old = [node.name for node in broken if node.annotations.get(config_pool_updates.DESIRED, target) != target]
     repair = f"Repair {names(node.name for node in broken)}" + (f", and uncordon {names(cordoned)}" * bool(cordoned))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.control import held_operators
+from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
@@ -43,7 +45,7 @@ from virt_admit.model.messages import count
 from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
-READS: Final = union(drain_plan.READS, rollouts.READS)
+READS: Final = union(drain_plan.READS, rollouts.READS, held_operators.READS)
 """The fields that a rehearsal reads."""
 
 
@@ -103,6 +105,8 @@ class Rehearsal:
     """The problems that were taken as fixed. ``possible`` and ``duration`` never rest on them."""
     if_fixed: IfFixed | None = None
     """How the upgrade goes if they are fixed. None: nothing was taken as fixed."""
+    operators: tuple[StuckOperator, ...] = ()
+    """What KubeVirt and the operators of VMs say does not go on. ``possible`` is about the nodes alone."""
 
 
 def rehearse(
@@ -136,6 +140,20 @@ def run(
     in_order: InOrder = map,
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
+    result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
+    return replace(result, operators=tuple(held_operators.of_cluster(cluster)))
+
+
+def _run(
+    cluster: Cluster,
+    options: Options,
+    plan: Plan,
+    progress: Callable[[str], None],
+    fixed: Collection[ProblemId],
+    in_order: InOrder,
+    *,
+    forecast_only: bool,
+) -> Rehearsal:
     driver = options.driver or rollouts.default_driver(cluster)
     plan = assumed_fixes.fixed_plan(drain_waits.with_kept_pods(plan, driver, cluster), fixed)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
+from virt_admit.forecasts.upgrade import away_nodes, harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
@@ -37,7 +37,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.machine_pools import Overlap
-from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.node_updates import (
     cluster_updates,
     config_pool_updates,
@@ -329,11 +329,8 @@ def _machine_config_pool(
         not_done = tuple(name for name in found.nodes if name in away)
         return replace(found, nodes=waiting, capacity=left, left_out=not_done)
     if away and found.nodes:
-        obstacle = obstacle or Obstacle(
-            f"MachineConfigPool {pool.name} does not update nodes that are cordoned or not Ready: {names(away)}",
-            pool_obstacles.end_of_absence(pool, [node for node in own if node.name in away], cluster),
-            problem_of(ProblemCause.POOL_NODES, pool),
-        )
+        absent = [node for node in own if node.name in away]
+        obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)
     return replace(found, obstacle=obstacle)
 
 

@@ -54,7 +54,7 @@ def page(
         verdict=_verdict(result, start),
         tiles=tiles,
         causes_title="What stops it, and what happens to VMs",
-        causes=worst_first((*_stops(result), *_health_checks(result), *_moves(result.vms))),
+        causes=worst_first((*_stops(result), *_operators(result), *_health_checks(result), *_moves(result.vms))),
         figures=(_gantt(result.waves),) if result.waves else (),
         tables=tuple(_tables(result, start)),
         notes=tuple((title, lines) for title, lines in _notes(result) if lines),
@@ -70,6 +70,11 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     until = f" It ends {when(result.duration, start)}." if start else ""
     within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
     return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
+
+
+def _operators(result: Rehearsal) -> Iterator[PageCause]:
+    for held in result.operators:
+        yield PageCause(BAD, "is stuck, which stops no node", "", held.reason, held.remedy, ())
 
 
 def _stops(result: Rehearsal) -> Iterator[PageCause]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
@@ -97,6 +98,8 @@ class UpgradeReport:
     """Null: nothing was taken as fixed, or it cannot be determined."""
     duration_if_fixed: Range | None
     """Null unless ``possible_if_fixed``."""
+    operators: tuple[StuckOperator, ...]
+    """KubeVirt and operators of VMs that do not become ready, or whose update is stuck. ``possible`` is about nodes alone."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -117,6 +120,7 @@ def report(result: Rehearsal) -> UpgradeReport:
         assumed=tuple(map(str, result.assumed)),
         possible_if_fixed=result.if_fixed.possible if result.if_fixed is not None else None,
         duration_if_fixed=result.if_fixed.duration if result.if_fixed is not None else None,
+        operators=result.operators,
     )
 
 

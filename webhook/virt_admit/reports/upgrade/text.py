@@ -24,6 +24,7 @@ _MOST: Final = 8
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return the verdict first, then what stops it, the waves, the VMs and the settings that would save time."""
     lines = [verdict(result, start), *_progress(result.progress), ""]
+    lines += _operators(result)
     lines += _stops(result.stops)
     lines += _waves(result.waves, start)
     lines += _vms(result)
@@ -49,9 +50,8 @@ def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {result.duration.clock(start)}" if start is not None else ""
     more = "more " if result.progress is not None else ""
-    return (
-        f"Yes: {nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}in {span(result.duration)}{until}."
-    )
+    yes = "Yes for the nodes alone, see below" if result.operators else "Yes"
+    return f"{yes}: {nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}in {span(result.duration)}{until}."
 
 
 _BY: Final = {
@@ -104,6 +104,15 @@ _DOES: Final = {
     Phase.REBOOTING: "reboots",
     Phase.RETURNING: "comes back",
 }
+
+
+def _operators(result: Rehearsal) -> Iterator[str]:
+    """Yield which operators do not become ready. The nodes do not wait for them."""
+    for held in result.operators[:_MOST]:
+        yield f"stuck: {held.reason}"
+        yield f"  to do: {held.remedy}"
+    if result.operators:
+        yield ""
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:

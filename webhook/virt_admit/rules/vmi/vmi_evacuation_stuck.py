@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
-from virt_admit.model.kubevirt.instances import migration_failures, migrations
+from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
 from virt_admit.model.messages import cut_middle, sentence
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import (
@@ -77,9 +77,14 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     held = _held_place(vmi, context.cluster)
     if held is not None and held.effect is StateEffect.WAITS:
         return
-    waits = (
-        f"a drain of node {mark.text} waits for this VMI, but no migration ran for {format_duration(longest)} or more"
+    since = (
+        clock.duration(now - last) if now is not None and last is not None else f"{format_duration(longest)} or more"
     )
+    waits = f"a drain of node {mark.text} waits for this VMI, but no migration ran for {since}"
+    if _is_external(vmi, context.cluster):
+        who = vms.mover_name(vmi.labels) if vms.has_mover(vmi, vmi.labels) else "a controller outside KubeVirt"
+        who = who.partition(",")[0]
+        waits = f"a drain of node {mark.text} waits for {since}: with External {who} has to move it, and does not"
     failure = _failure(vmi, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
@@ -119,9 +124,13 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
     """Return where to look. KubeVirt creates no migration for a VMI with ``External``."""
     if any(migrations.of_vmi(vmi, cluster)):
         return "Find out why the last one failed"
-    if vmi.at("spec", "evictionStrategy").text == "External":
-        return "Repair the controller that has to move it (evictionStrategy External)"
+    if _is_external(vmi, cluster):
+        return "Repair that controller, migrate the VM by hand"
     return "Check virt-controller and the limits of parallel migrations"
+
+
+def _is_external(vmi: Object, cluster: Cluster) -> bool:
+    return expand.strategy(vmi, cluster).value == "External" and not any(migrations.of_vmi(vmi, cluster))
 
 
 def _last_event(vmi: Object, cluster: Cluster) -> datetime | None:

@@ -6,17 +6,20 @@ kubevirt/kubevirt:pkg/virt-controller/services/template.go#RenderHotplugAttachme
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
-from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.forecasts.placement import candidates, pod_starts, quotas
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -30,6 +33,8 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     """Return why a hotplugged volume of a VMI that runs is not attached; None: it is, or nothing says so yet."""
     pod = _waiting(vmi, claim, cluster)
     created = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
+    if pod is None and (refused := _refused(vmi, volume, cluster)) is not None:
+        return refused
     if pod is None or not vm_states_times.is_older(created, _LATE, cluster):
         return None
     node = vmi.at("status", "nodeName").text or ""
@@ -45,6 +50,58 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
         typed(f"remove what keeps pod {pod.name} off {node}", kubectl("describe", POD, pod.name, pod.namespace)),
         ProblemCause.NOT_REPORTED,
     )
+
+
+def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
+    """Yield the index and the name of each hotplugged volume of a VMI that is not attached, with the reason."""
+    for index, volume in enumerate(vmi.at("spec", "volumes").items()):
+        claim, name = next(launcher_pod.claims_of(volume), None), volume["name"].text or ""
+        found = problem(vmi, name, claim, cluster) if claim is not None else None
+        if found is not None:
+            yield index, name, found
+
+
+def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
+    """Return that the API server refuses the pod that is to attach a volume; None: it does not say so, or not for long."""
+    said = vmi.condition("Synchronized")
+    words = " ".join((said["message"].text or "").split())
+    age = clock.since(said["lastTransitionTime"].text, cluster)
+    if said["status"].text != "False" or _CREATES not in words or age is None or age < _LATE:
+        return None
+    own = next((each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume), None)
+    if own is None or not own["hotplugVolume"].present or own.at("hotplugVolume", "attachPodName").text:
+        return None
+    why = cut(_REFUSED.sub("", words), _LONGEST)
+    by, remedy = _cause(vmi, words, cluster)
+    reason = f"it is not attached for {clock.duration(age)}: {by or 'the API server'} refuses the pod that attaches it: {why}"
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+
+
+_CREATES: Final = "attachment pod"
+"""What virt-controller says of it (pkg/virt-controller/watch/vmi/volume-hotplug.go#createAttachmentPod)."""
+_REFUSED: Final = re.compile(r'^Error creating attachment pod:? |\bpods? "[\w.-]+" is forbidden: ')
+_QUOTA: Final = re.compile(r"exceeded quota: ([\w.-]{1,253})|failed quota: ([\w.-]{1,253})")
+_WEBHOOK: Final = re.compile(r'admission webhook "([\w.-]{1,253})" denied')
+
+
+def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
+    """Return which object refuses the pods that attach volumes, as its name and what is to be done about it."""
+    namespace = vms.namespace_of(vmi)
+    if quota := _QUOTA.search(words):
+        name = quota[1] or quota[2]
+        edit = kubectl("edit", RESOURCE_QUOTA, name, namespace)
+        return f"ResourceQuota {namespace}/{name}", typed("raise the quota", edit)
+    if denied := _WEBHOOK.search(words):
+        listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+        return "", typed(f"let webhook {denied[1]} accept pods of type hotplug-disk in {namespace}", listed)
+    if limited := quotas.refuses_attachment(vmi, cluster):
+        found, why = limited
+        edit = kubectl("edit", LIMIT_RANGE, found.name, namespace)
+        return f"LimitRange {namespace}/{found.name} ({why})", typed(quotas.attachment_remedy(cluster), edit)
+    if " per Container is " in words or " per Pod is " in words:
+        edit = kubectl("edit", LIMIT_RANGE, "", namespace)
+        return f"a LimitRange of {namespace}", typed(quotas.attachment_remedy(cluster), edit)
+    return "", typed("resolve what it says", kubectl("describe", VMI, vmi.name, namespace))
 
 
 def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:

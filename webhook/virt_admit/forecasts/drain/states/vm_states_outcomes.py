@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_targets, vm_states_times
+from virt_admit.forecasts.drain.states import left_pods, vm_states, vm_states_motion, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, moment
@@ -81,7 +81,7 @@ def _of_flags(case: Case) -> Iterator[str]:
     if Flag.TAINTED in found.flags:
         node = case.vmi.at("status", "nodeName").text
         yield f"it moves because of the taint {vm_states.drain_taint(case.cluster)} on {node}"
-    if Flag.FOREIGN in found.flags:
+    if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
         yield "it moves already for another reason"
 
 
@@ -129,6 +129,10 @@ def _marked(case: Case) -> Ruling:
 
 
 def _two_pods(case: Case) -> Ruling:
+    left = left_pods.of_vmi(case.vmi, case.cluster)
+    if left is not None and left.pod.name == case.found.detail:
+        waits = f"migration {case.found.migration.name} waits" if case.found.migration is not None else "cannot migrate"
+        return Ruling(StateEffect.BLOCKS, f"{waits}, as {left.reason}", left.remedy, ProblemCause.POD_NOT_ENDING)
     reason = f"waits until its other pod {case.found.detail} has ended"
     if case.found.late:
         remedy = typed(

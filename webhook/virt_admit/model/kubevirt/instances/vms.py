@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
@@ -88,3 +88,17 @@ def has_mover(
         return True
     versions = (owner["apiVersion"].text or "" for owner in obj.metadata["ownerReferences"].items())
     return any(part in version for version in versions for part in owners)
+
+
+_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"
+
+
+def mover_name(labels: Mapping[str, str]) -> str:
+    """Return the controller that the labels of a VM or VMI name, with its object as far as they name that."""
+    if not any(label.startswith(MOVER_LABELS) for label in labels):
+        return "the controller of its owner"
+    name, namespace = (labels.get(f"{_MACHINE}{part}", "") for part in ("name", "namespace"))
+    machine = f", KubevirtMachine {namespace}/{name}" if name and namespace else ""
+    if machine or any(label.startswith(MOVER_LABELS[0]) for label in labels):
+        return f"Cluster API provider KubeVirt (CAPK){machine}"
+    return "the controller that its labels name (cluster.x-k8s.io/role)"

@@ -109,7 +109,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         rules=rules,
         problems=tuple(dict.fromkeys((*drain.problems, *judged_rules.problems(rules)))),
         commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
-        avoid=commands.avoid(state) if state is not None else (),
+        avoid=commands.avoid(state, move.row.vmi, cluster) if move is not None and state is not None else (),
         notes=tuple(status_notes.notes(found, cluster, migrates=_migrates(events))),
         unseen=named,
     )

@@ -7,11 +7,13 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.states import left_pods
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
@@ -118,6 +120,8 @@ _AVOID: Final = {
 }
 
 
-def avoid(state: VmState) -> tuple[str, ...]:
+def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
     """Return what not to do while a VM is in this state."""
+    if state.state is State.TWO_PODS and left_pods.of_vmi(vmi, cluster) is not None:
+        return ()  # the guest has certainly left one of them
     return (_AVOID[state.state],) if state.state in _AVOID else ()

@@ -12,6 +12,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
@@ -44,7 +45,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
-        yield from _instance(found.vmi, migrates=migrates)
+        yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
         yield from _descheduled(found.vmi, cluster)
@@ -100,9 +101,13 @@ def _paused(vmi: Object, cluster: Cluster) -> Iterator[str]:
         yield f"its guest is {paused_guests.words(vmi, cluster)}"
 
 
-def _instance(vmi: Object, *, migrates: bool) -> Iterator[str]:
+def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     namespace = vms.namespace_of(vmi)
-    if said := stuck_starts.unsynchronized(vmi):
+    yield from (
+        f"volume {name}: {apart.reason.removeprefix('it ')}"
+        for _, name, apart in unattached_volumes.hotplugged(vmi, cluster)
+    )
+    if (said := stuck_starts.unsynchronized(vmi)) and not any(unattached_volumes.hotplugged(vmi, cluster)):
         yield f"{stuck_starts.synchronizer(vmi)}: {cut(said, _LONGEST)}"
     if vmi.at("status", "fsFreezeStatus").text == "frozen":
         thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)

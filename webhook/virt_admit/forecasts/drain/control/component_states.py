@@ -1,0 +1,249 @@
+"""What KubeVirt, CDI or HyperConverged wait for while they say for long that they are not available, or degraded.
+
+virt-operator writes ``Deploying version …`` also where nothing is deployed: as long as a component is not ready. Up to 1.0 it
+wants exactly ``desiredNumberScheduled`` pods of virt-handler, so that one that still runs on a tainted node is one too many.
+Sources: kubevirt/kubevirt:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady (v1.0.1 and v1.1.0; pull request 10254),
+:pkg/virt-operator/util/client.go#UpdateConditionsDeploying #SetConditionTimestamps (a new condition has no transition time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from virt_admit.forecasts.drain.control import kubevirt_updates
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
+from virt_admit.model.kubernetes.objects import Field, Object, Path
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.settings.versions import Version, parse_version
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, cut, sentence
+from virt_admit.model.scheduler import node_selectors
+
+_LABEL: Final = "kubevirt.io"
+_HANDLER: Final = "virt-handler"
+_EXACT_BEFORE: Final = Version(1, 1)
+_USUAL: Final = timedelta(minutes=20)
+"""A node that is rebooted, or a new one, has its virt-handler by then."""
+_USUAL_PROGRESS: Final = timedelta(hours=1)
+"""HyperConverged and CDI are progressing for that long while they are updated."""
+TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
+READS: Final[Reads] = union(
+    kubevirt_updates.READS,
+    node_pods.READS,
+    {
+        KUBEVIRT: (),
+        HCO: (),
+        CDI: (),
+        DAEMON_SET: ("status.desiredNumberScheduled", "status.numberMisscheduled"),
+        NODE: ("spec.taints",),
+        POD: ("metadata.labels", "spec.nodeName", "spec.tolerations", "status.phase", *TIMED),
+    },
+)
+
+
+class HeldComponent(NamedTuple):
+    """KubeVirt, CDI or HyperConverged that is not ready for long."""
+
+    obj: Object
+    kind: Kind
+    path: Path
+    """The condition that says it."""
+    reason: str
+    remedy: str
+    nodes: tuple[str, ...]
+    """The nodes whose pod it waits for."""
+    brief: str
+    """The reason and the remedy in as few words as a finding has."""
+
+    @property
+    def note(self) -> str:
+        """What is said of it beside a drain of nodes."""
+        return sentence(f"{self.reason}. {capital(self.remedy)}")
+
+
+PARTS: Final = (KUBEVIRT, CDI)
+"""The kinds whose conditions HyperConverged repeats."""
+
+
+def held(cluster: Cluster) -> Sequence[HeldComponent]:
+    """Return the objects that are not ready for long. HyperConverged repeats what the others say, so they come alone."""
+    return cluster.cached(_held)
+
+
+def _held(cluster: Cluster) -> tuple[HeldComponent, ...]:
+    updated = any(map(kubevirt_updates.is_under_way, cluster.known(KUBEVIRT)))
+    parts = [found for kind in PARTS for each in cluster.known(kind) for found in _of(each, kind, cluster)]
+    if parts or updated or any(unlisted(cluster, kind) for kind in PARTS):
+        return tuple(parts)
+    return tuple(found for each in cluster.known(HCO) for found in _of(each, HCO, cluster))
+
+
+def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
+    state = None if obj.deleted or kubevirt_updates.is_under_way(obj) else _state(obj, cluster)
+    if state is None:
+        return
+    condition, words, age = state
+    told = f"{kind.kind} {obj.full_name} {words} for {clock.duration(age)}{_code(condition)}"
+    cause = next(_causes(obj, kind, cluster), None)
+    if cause is None:
+        said = cut(" ".join((condition["message"].text or "").split()), 200)
+        see = typed("see its conditions and its operator", about("describe", obj, kind))
+        reason = f"{told}{f': {said}' if said else ''}"
+        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), f"{cut(reason, 170)}.")
+        return
+    brief = f"{kind.kind} {words} for {clock.duration(age)}: {cause.brief}"
+    yield HeldComponent(obj, kind, condition["status"].path, f"{told}: {cause.why}", cause.remedy, cause.nodes, brief)
+
+
+def _code(condition: Field) -> str:
+    code = condition["reason"].text
+    return f" ({cut(code, 60)})" if code else ""
+
+
+def _state(obj: Object, cluster: Cluster) -> tuple[Field, str, timedelta] | None:
+    """Return the condition that lasts for longer than usual, what it means, and its age; None: none does."""
+    for name, status, words, usual in _STATES:
+        found = obj.condition(name)
+        age = clock.since(found["lastTransitionTime"].text or found["lastProbeTime"].text, cluster)
+        if found["status"].text == status and age is not None and age >= usual:
+            return found, words, age
+    return None
+
+
+_STATES: Final = (
+    ("Available", "False", "is not available", _USUAL),
+    ("Degraded", "True", "is degraded", _USUAL),
+    ("Progressing", "True", "is progressing", _USUAL_PROGRESS),
+)
+
+
+# --- what it waits for ---------------------------------------------------------------------------------------------
+
+
+class _Cause(NamedTuple):
+    why: str
+    remedy: str
+    nodes: tuple[str, ...]
+    brief: str
+
+
+def _causes(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[_Cause]:
+    pods = sorted(_pods(obj, kind, cluster), key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
+    broken = broken_pods.first(pods, cluster)
+    if broken is not None:
+        node = broken.pod.at("spec", "nodeName").text or ""
+        silent = node_health.silent_for(node, cluster) if node else ""
+        where = f" on {node}{f', which {silent},' if silent else ''}" if node else ""
+        remedy = typed(f"bring {node} back", kubectl("describe", NODE, node)) if silent else broken.remedy
+        why = f"pod {broken.pod.name}{where} is not ready{broken.since}{f': {broken.why}' if broken.why else ''}"
+        yield _Cause(why, remedy, (node,) if node else (), f"{cut(why, 130)}. See virt-admit upgrade.")
+    elif kind is KUBEVIRT:
+        yield from _misscheduled(obj, cluster)
+
+
+def _pods(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[Object]:
+    """Yield the pods of the components of an object, without those that work for single VMs and volumes."""
+    if kind is CDI:
+        yield from (pod for pod in cluster.known(POD) if pod.name.startswith(_OF_CDI))
+        return
+    for pod in cluster.known(POD, obj.namespace):
+        component = pod.labels.get(_LABEL) or ""
+        if (
+            component.startswith("virt-") and component not in _OF_VMS
+            if kind is KUBEVIRT
+            else pod.controller is not None
+        ):
+            yield pod
+
+
+_OF_CDI: Final = ("cdi-operator-", "cdi-apiserver-", "cdi-deployment-", "cdi-uploadproxy-")
+_OF_VMS: Final = ("virt-launcher", "virt-exportserver")
+
+
+def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
+    """Yield that a virt-handler too many runs, where the release counts them."""
+    release = parse_version(kubevirt.at("status", "operatorVersion").text or _observed(kubevirt))
+    own = find(cluster, DAEMON_SET, kubevirt.namespace, _HANDLER)
+    extra = own.at("status", "numberMisscheduled").integer if own is not None else None
+    if own is None or not extra or release is None or release >= _EXACT_BEFORE:
+        return
+    wanted = own.at("status", "desiredNumberScheduled").integer or 0
+    refused = unwanted(cluster)
+    of_node = next(iter(sorted(refused.items())), None)
+    node, taint = of_node or ("", "")
+    other = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    where = f" on {node}, whose taint {taint} it does not tolerate{other}" if node else ""
+    running = _observed(kubevirt) or str(release)
+    counted = f"of DaemonSet {_HANDLER} {wanted + extra} pods run and {wanted} are to run"
+    why = (
+        f"nothing is rolled out, all of {running} is in place. The {_HANDLER} pod is misscheduled, as it still runs"
+        f"{where}: {counted}, and virt-operator before {_EXACT_BEFORE.major}.{_EXACT_BEFORE.minor} wants exactly that number"
+    )
+    brief = f"{_HANDLER} is misscheduled{where}. Let KubeVirt's nodePlacement tolerate it."
+    yield _Cause(why, _tolerate(kubevirt, node, taint), tuple(sorted(refused)), brief)
+
+
+def _observed(kubevirt: Object) -> str:
+    return kubevirt.at("status", "observedKubeVirtVersion").text or ""
+
+
+def unwanted(cluster: Cluster) -> dict[str, str]:
+    """Return the nodes whose virt-handler does not come back once its pod has ended, with the taint that refuses it."""
+    return cluster.cached(_unwanted)
+
+
+def _unwanted(cluster: Cluster) -> dict[str, str]:
+    found = {}
+    for node in cluster.known(NODE):
+        handler = virt_handlers.pod(cluster, node.name)
+        if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
+            continue
+        tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
+        for taint in node.at("spec", "taints").items():
+            if _refuses(taint.value, tolerations):
+                found[node.name] = _written(taint)
+                break
+    return found
+
+
+def _refuses(taint: Any, tolerations: Sequence[Any]) -> bool:
+    """Return whether a taint keeps new pods of a DaemonSet away, which tolerate those of the node controllers.
+
+    Source: kubernetes/kubernetes:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations.
+    """
+    key = taint.get("key") if isinstance(taint, dict) else None
+    if not isinstance(key, str) or key.startswith("node.kubernetes.io/") or taint.get("effect") != "NoSchedule":
+        return False
+    return not node_selectors.tolerates(tolerations, taint)
+
+
+def _written(taint: Field) -> str:
+    value = taint["value"].text
+    return f"{taint['key'].text}{f'={value}' if value else ''}:{taint['effect'].text}"
+
+
+def _tolerate(kubevirt: Object, node: str, taint: str) -> str:
+    managed = next(iter(cluster_managers(kubevirt)), None)
+    field, command = managed or ("spec.workloads.nodePlacement.tolerations", about("edit", kubevirt, KUBEVIRT))
+    which = f" for {taint}" if taint else ""
+    otherwise = f", or remove the taint from {node}" if node else ""
+    return typed(
+        f"add a toleration{which} to {field} of KubeVirt{otherwise}; KubeVirt 1.1 no longer counts such pods", command
+    )
+
+
+def cluster_managers(kubevirt: Object) -> Iterator[tuple[str, str]]:
+    """Yield the field and the command where HyperConverged writes the KubeVirt object."""
+    if kubevirt.name == "kubevirt-kubevirt-hyperconverged":
+        name = kubevirt.name.removeprefix("kubevirt-")
+        yield (
+            "spec.workloads.nodePlacement.tolerations of HyperConverged, not",
+            kubectl("edit", HCO, name, kubevirt.namespace),
+        )

@@ -1,0 +1,111 @@
+"""A launcher pod that a guest has left, and that stays since another container than the guest's own does not end.
+
+KubeVirt ends ``compute`` after a migration. A sidecar has to end by itself: hooks of v1alpha3 are told to (``Shutdown``), older
+ones are not. No further target pod is made while two pods of a VMI run. Sources: kubevirt/kubevirt:
+pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation; pull request 10046; issues 8395, 9838.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.messages import names
+
+_GUEST: Final = "compute"
+_USUAL: Final = timedelta(minutes=5)
+
+
+class LeftPod(NamedTuple):
+    """A pod whose guest has ended although it runs."""
+
+    vmi: Object
+    pod: Object
+    kept_by: str
+    """Its containers that run."""
+    ended: str
+    """How and when the guest's own container ended, as `` with exit code 0 at 08:45 UTC``."""
+    migration: str
+    """The finished migration of which it was the source; empty: not known."""
+    age: timedelta
+
+    @property
+    def node(self) -> str:
+        return self.pod.at("spec", "nodeName").text or ""
+
+    @property
+    def reason(self) -> str:
+        """Why it stays, without what waits for it."""
+        what = f"source pod {self.pod.name} on {self.node} of the finished migration"
+        role = f"{what}{f' {self.migration}' if self.migration else ''}"
+        several = "s" if "," in self.kept_by else ""
+        do = "have" if several else "has"
+        return (
+            f"{role} still runs: its container{several} {self.kept_by} {do} not ended, while {_GUEST} ended{self.ended}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What ends it. The guest is elsewhere, so that nothing of it is lost."""
+        here = self.vmi.at("status", "nodeName").text
+        words = f"the guest runs on {here}, so delete that pod (sidecars of hooks v1alpha3 end by themselves since 1.2)"
+        return typed(words, kubectl("delete", POD, self.pod.name, self.pod.namespace))
+
+
+def of_vmi(vmi: Object, cluster: Cluster) -> LeftPod | None:
+    """Return the pod that the guest of a VMI has left for at least five minutes; None: there is none, or it may be needed."""
+    state = vmi.at("status", "migrationState")
+    here, source = vmi.at("status", "nodeName").text, state["sourceNode"].text
+    if not here or state["completed"].boolean is not True or vm_states_motion.has_failed(state):
+        return None
+    found = vm_states_motion.motion(cluster)
+    needed = {pod.name for each in _unfinished(vmi, cluster) if (pod := found.targets.get(each)) is not None}
+    for pod in found.pods.get((vms.namespace_of(vmi), vmi.name), ()):
+        node = pod.at("spec", "nodeName").text
+        free = node == source and node != here and pod.name not in needed and not pod.deleted
+        if free and vm_states_motion.lives(pod) and vm_states_motion.is_of(pod, vmi):
+            return next(_left(vmi, pod, cluster), None)
+    return None
+
+
+def _unfinished(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    for migration in migrations.own(vmi, cluster):
+        if migration.at("status", "phase").text not in migrations.FINAL_PHASES:
+            yield migration.metadata["uid"].text or "-"
+
+
+def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
+    statuses = {each["name"].text: each for each in pod.at("status", "containerStatuses").items()}
+    guest = statuses.get(_GUEST)
+    ended = guest.at("state", "terminated") if guest is not None else pod["-"]
+    age = clock.since(ended["finishedAt"].text, cluster)
+    running = [name for name, each in statuses.items() if name and each.at("state", "running").present]
+    if age is None or age < _USUAL or not running:
+        return
+    code, at = ended["exitCode"].integer, clock.instant(ended["finishedAt"].text)
+    how = f" with exit code {code}" if code is not None else ""
+    when = f" at {at:%H:%M} UTC" if at is not None and age < timedelta(hours=24) else f" {clock.duration(age)} ago"
+    yield LeftPod(vmi, pod, names(running), f"{how}{when}", _migration(vmi, cluster), age)
+
+
+def _migration(vmi: Object, cluster: Cluster) -> str:
+    uid = vmi.at("status", "migrationState", "migrationUid").text
+    return next((each.name for each in migrations.own(vmi, cluster) if each.metadata["uid"].text == uid), "")
+
+
+def waiting(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the migration of a VMI that is Pending without a target pod; None: there is none."""
+    targets = vm_states_motion.motion(cluster).targets
+    for migration in migrations.own(vmi, cluster):
+        pending = migration.at("status", "phase").text in (None, "", vm_states_motion.PENDING)
+        if pending and (migration.metadata["uid"].text or "-") not in targets:
+            return migration
+    return None

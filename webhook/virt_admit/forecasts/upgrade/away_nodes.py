@@ -1,0 +1,109 @@
+"""Nodes that are cordoned or not Ready, and use up the maxUnavailable of their MachineConfigPool: it updates no other one.
+
+Such a pool says Updating although nothing is to be updated. Sources: openshift/machine-config-operator:
+pkg/controller/node/node_controller.go#getAllCandidateMachines, :pkg/controller/node/status.go#calculateStatus;
+pull requests 2758 and 4475; openshift-docs pull request 51545.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.upgrade import pool_obstacles
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.model import machine_pools
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import config_pool_updates, cordoners, node_phases, updaters
+from virt_admit.model.problems import ProblemCause, problem_of
+
+READS: Final[Reads] = union(
+    pool_obstacles.READS, updaters.READS, {MACHINE_CONFIG_POOL: (), NODE: ("spec.taints", "spec.unschedulable")}
+)
+_USUAL: Final = timedelta(minutes=30)
+
+
+def obstacle(pool: Object, own: Sequence[Object], away: Sequence[Object], capacity: int, cluster: Cluster) -> Obstacle:
+    """Return why a pool updates no node: those that are away leave no place for another one.
+
+    Args:
+        pool: the MachineConfigPool.
+        own: its nodes.
+        away: those that are cordoned or not Ready, and not because of its own update.
+        capacity: how many may be unavailable.
+        cluster: the cluster.
+    """
+    waits = waiting(pool, own)
+    uses = "use up" if len(away) > 1 else "uses up"
+    which = f"{names(node.name for node in away)}, {_state(away, cluster)}, {uses} its maxUnavailable {capacity}"
+    if waits or not config_pool_updates.target(pool, own):
+        found = f"MachineConfigPool {pool.name} updates no other node: {which}"
+    else:
+        found = (
+            f"the next update of MachineConfigPool {pool.name} would not begin: {which}. None is under way: all its nodes have "
+            "its configuration, and it may say Updating for that node alone"
+        )
+    remedy = pool_obstacles.end_of_absence(pool, away, cluster)
+    return Obstacle(found, remedy, problem_of(ProblemCause.POOL_NODES, pool))
+
+
+def waiting(pool: Object, own: Sequence[Object]) -> list[str]:
+    """Return the nodes of a pool that do not have its configuration yet."""
+    target = config_pool_updates.target(pool, own)
+    current = ((node.name, node.annotations.get(config_pool_updates.CURRENT)) for node in own)
+    return [name for name, present in current if target and present and present != target]
+
+
+def _state(away: Sequence[Object], cluster: Cluster) -> str:
+    """Return how nodes are away, since when, and whether a known updater has cordoned them."""
+    cordoned = [node for node in away if node.at("spec", "unschedulable").boolean]
+    if not cordoned:
+        return "not Ready"
+    if len(cordoned) < len(away):
+        return "cordoned or not Ready"
+    by_hand = all(cordoners.of_node(node, cluster) is None for node in cordoned)
+    said = "cordoned by hand" if by_hand else "cordoned"
+    ages = [clock.since(clock.stamp(node_phases.cordoned_since(node)), cluster) for node in cordoned]
+    known = [age for age in ages if age is not None]
+    return f"{said} for {clock.duration(max(known))}" if known else said
+
+
+def held(cluster: Cluster) -> Mapping[str, Obstacle]:
+    """Return for pools whose update does not go on for at least half an hour, as nodes are away, the reason."""
+    return cluster.cached(_held)
+
+
+def _held(cluster: Cluster) -> dict[str, Obstacle]:
+    found = {}
+    for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
+        away = [node for node in own if node_phases.is_away(node) and not config_pool_updates.is_under_way(node)]
+        if (
+            not away
+            or pool.at("spec", "paused").boolean
+            or config_pool_updates.degraded(pool)
+            or not waiting(pool, own)
+        ):
+            continue
+        try:
+            capacity = machine_pools.capacity(pool, len(own))
+        except ValueError:
+            continue
+        if len(away) >= capacity and all(_lasts(node, cluster) for node in away) and not _moves(own):
+            found[pool.name] = obstacle(pool, own, away, capacity, cluster)
+    return found
+
+
+def _moves(own: Sequence[Object]) -> bool:
+    return any(map(config_pool_updates.is_under_way, own))
+
+
+def _lasts(node: Object, cluster: Cluster) -> bool:
+    since = node_phases.cordoned_since(node) or node_phases.unready_since(node)
+    age = clock.since(clock.stamp(since), cluster)
+    return age is None or age >= _USUAL

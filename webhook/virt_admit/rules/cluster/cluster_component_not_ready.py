@@ -1,0 +1,45 @@
+"""KubeVirt, CDI or HyperConverged is not ready for long.
+
+**Why.** It says ``Available`` False, ``Degraded`` True, or ``Progressing`` for longer than an update takes. What waits for it,
+such as an update of the operators or a GitOps tool, does not go on. Running VMs are not affected by the condition itself.
+
+**Fix.** Repair the pod that the finding names. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
+"""
+
+from virt_admit.forecasts.drain.control import component_states
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.rule import (
+    CDI,
+    HCO,
+    KUBEVIRT,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    problem_of,
+    rule,
+)
+
+
+@rule(
+    kinds=(KUBEVIRT, HCO, CDI),
+    reads=component_states.READS,
+    action=Action.WARN,
+    event="ComponentNotReady",
+    at_admission=False,
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/util/client.go#UpdateConditionsDeploying",
+        "kubevirt/kubevirt:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
+    if kinds.of(obj) is HCO:  # it repeats what the others say
+        for kind in component_states.PARTS:
+            yield from more_may_exist(context.cluster, kind)
+    for held in component_states.held(context.cluster):
+        if (held.obj.kind, held.obj.namespace, held.obj.name) == (obj.kind, obj.namespace, obj.name):
+            problem = problem_of(ProblemCause.COMPONENT, obj)
+            yield Finding(held.path, held.brief, value=held.nodes, problem=problem)

@@ -1,0 +1,34 @@
+"""The update of an operator of VMs, of their nodes or of their disks does not go on.
+
+**Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a ClusterServiceVersion that is
+not ready. The operator stays at its old release, also without its fixes. VMs run on.
+
+**Fix.** Resolve what it names. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
+"""
+
+from virt_admit.model.commands import shell
+from virt_admit.model.node_updates import operator_updates
+from virt_admit.rule import SUBSCRIPTION, Action, Context, Finding, Findings, Object, ProblemCause, problem_of, rule
+
+
+@rule(
+    kinds=(SUBSCRIPTION,),
+    reads=operator_updates.READS,
+    action=Action.WARN,
+    event="UpdateHeld",
+    at_admission=False,
+    sources=(
+        "operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/operator.go#validateExistingCRs",
+        "openshift/openshift-docs#35054",
+    ),
+)
+def check(subscription: Object, context: Context) -> Findings:
+    for held in operator_updates.held(context.cluster):
+        if held.subscription.full_name == subscription.full_name:
+            yield Finding(
+                subscription.at("status", "currentCSV").path,
+                held.brief,
+                value=subscription.name,
+                problem=problem_of(ProblemCause.UPDATE_FAILING, subscription),
+                command=shell("virt-admit", "upgrade"),  # its remedy says what to check before
+            )

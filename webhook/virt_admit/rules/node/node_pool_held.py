@@ -1,0 +1,41 @@
+"""A MachineConfigPool does not go on with its update, as nodes that are cordoned or not Ready use up its maxUnavailable.
+
+**Why.** The machine-config operator counts each such node as unavailable, whoever cordoned it, and starts no other one while
+``maxUnavailable`` is reached. The pool then says Updating for days, and no node is drained.
+
+**Fix.** Uncordon or repair the node. With a greater ``maxUnavailable`` the others go on first.
+"""
+
+from virt_admit.forecasts.upgrade import away_nodes
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.messages import room
+from virt_admit.rule import MACHINE_CONFIG_POOL, NODE, Action, Context, Finding, Findings, Object, cut, rule
+
+
+@rule(
+    kinds=(MACHINE_CONFIG_POOL,),
+    reads=away_nodes.READS,
+    action=Action.WARN,
+    event="UpdateHeld",
+    at_admission=False,
+    sources=(
+        "openshift/machine-config-operator:pkg/controller/node/node_controller.go#getAllCandidateMachines",
+        "https://github.com/openshift/machine-config-operator/pull/2758",
+    ),
+)
+def check(pool: Object, context: Context) -> Findings:
+    held = away_nodes.held(context.cluster).get(pool.name)
+    if held is None:
+        yield from more_may_exist(context.cluster, NODE)
+        return
+    path = pool.at("status", "unavailableMachineCount").path
+    remedy, _, command = held.remedy.partition(": kubectl ")
+    most = room(path, check.id) - len(remedy) - 3
+    reason = cut(held.reason.partition(": ")[2], max(most - 27, 60))
+    yield Finding(
+        path,
+        f"it updates no other node: {reason}. {remedy}.",
+        value=pool.name,
+        problem=held.problem,
+        command=f"kubectl {command}" if command else "",
+    )
