@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, rejected_pods, start_obstacles
+from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods, start_obstacles
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -236,7 +236,7 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
     if VMI in _unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    stuck = start_obstacles.of_vm(found.obj, found.vmi, cluster)
+    stuck = start_obstacles.of_vm(found.vm or found.obj, found.vmi, cluster)
     if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
         return vm_events.not_running(stuck.reason, stuck.remedy)
     if maintained := _maintained(found, cluster):
@@ -271,7 +271,7 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     phase, strategy = vmi.at("status", "phase").text or "", _run_strategy(found) or ""
     outcomes = lifecycle.RUN_STRATEGY.get(strategy)
     then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
-    killed = memory_kills.problem(vmi, cluster) if phase == "Failed" else None
+    killed = start_obstacles.ended(found.vm or found.obj, vmi, cluster)
     because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
     if then is not Then.OFF:
         return f"it is not running: its VMI is {phase}{because}", avoid

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
-from virt_admit.model import deschedulers
+from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -153,6 +153,9 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """
     node = vmi.at("status", "nodeName").text or ""
     if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    if pending := certificate_requests.of_node(node, cluster):
+        yield f"its node {node} {pending.reason}"
         return
     if virt_handlers.outlives_kubelet(cluster, node):
         gone = "; its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""

@@ -93,7 +93,7 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
         yield "run strategy", report.vm.run_strategy or UNKNOWN
     yield "eviction strategy", _strategy(report)
     yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
-    if report.vm.node is None:
+    if report.vm.node is None or report.state == STOPPED:
         later = ", but see below what keeps it from starting" if report.candidates and report.events[0].remedy else ""
         yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
         return
@@ -101,7 +101,7 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     stays = report.candidates and report.events[0].outcome == VmOutcome.BLOCKS
     later = ", but see below what keeps it from moving" if stays else ""
     yield "could go to", f"{_named(report.candidates, 'no other node')}{later}"
-    yield "queue", _queue(report)
+    yield "migration queue", _queue(report)
 
 
 def _state(report: VmReport) -> str:
@@ -143,7 +143,7 @@ def _queue(report: VmReport) -> str:
     if queue is None:
         return UNKNOWN
     if not queue.waits:
-        return "waits for no place"
+        return "it does not wait for a place"
     others = f" with {count(queue.others, 'other VM')}" if queue.others else ""
     return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
 
