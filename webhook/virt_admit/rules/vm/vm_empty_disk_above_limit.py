@@ -8,7 +8,7 @@ than the limit, the kubelet evicts the pod: the guest ends without a shutdown, a
 the default of the LimitRange, or use a claim instead.
 """
 
-from virt_admit.model.kubevirt.instances import expand, vms
+from virt_admit.model.kubevirt.instances import expand, vmis, vms
 from virt_admit.model.kubevirt.launcher import scratch_disks
 from virt_admit.model.scheduler.resources import show
 from virt_admit.rule import (
@@ -42,7 +42,7 @@ from virt_admit.rule import (
 )
 def check(obj: Object, context: Context) -> Findings:
     disks = [disk for disk in scratch_disks.growing(vms.vmi_spec(obj)) if disk.size]
-    if not disks:
+    if not disks or vmis.owner(obj, VM.kind):  # said about the VM, which is what a user edits
         return
     vmi = context.cached(expand.expand, obj)
     _, unseen = gather(context.cluster.list(LIMIT_RANGE, vms.namespace_of(obj)))

@@ -31,7 +31,7 @@ from virt_admit.rule import (
     rule,
 )
 
-_FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because ")
+_FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because | \(and ")
 """Where the first clause of a remedy ends: a warning has no room for more."""
 _REPEATED: Final = 3
 """Starts that failed in a row: the next one begins with a new VMI."""

@@ -38,7 +38,9 @@ _GENERATED: Final = 5
 """Characters that the API server adds to ``generateName``, of which it keeps 58."""
 _KEPT: Final = 58
 _LONGEST: Final = 150
-_STORAGE_LIMIT: Final = re.compile(r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage limit")
+_STORAGE_LIMIT: Final = re.compile(
+    r"(?:ephemeral local storage usage exceeds .{0,40}containers|exceeded its local ephemeral storage limit) \"?([0-9.]+\w{0,2})"
+)
 _NODE_LOW: Final = re.compile(r"node was low on resource: ([\w/-]{1,40})")
 
 
@@ -115,8 +117,8 @@ def _times(found: LauncherEvictions, cluster: Cluster) -> str:
 
 def _cause(vm: Object, found: LauncherEvictions, cluster: Cluster) -> tuple[str, str]:
     said = cut_middle(found.message or "no reason is given", _LONGEST)
-    if _STORAGE_LIMIT.search(found.message):
-        return _of_limit(vm, said, cluster)
+    if limited := _STORAGE_LIMIT.search(found.message):
+        return _of_limit(vm, f"ephemeral storage above the limit of {limited[1]}", cluster)
     node = found.node or "its node"
     if low := _NODE_LOW.search(found.message):
         words = f"free {low[1]} on {node}, or let the VM request as much as it uses: see what runs there besides VMs"

@@ -101,11 +101,11 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in _LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode":
-        reason = f"the guest does not have it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
+        reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
         return _of(reason, "see what virt-handler logs about it", _logs_of_handler(node, cluster))
     if phase == _MOUNTED:
         launcher = _launcher(vmi, cluster)
-        reason = f"the guest does not have it: {since}, but the launcher does not add it to the guest (phase {phase})"
+        reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
     return None
 
@@ -116,11 +116,11 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
     leaves = release is not None and release >= _LEAVES_DETACHING
     ends = "" if leaves else ". KubeVirt does not leave this phase by itself"
     reason = (
-        f"the guest does not have it: its phase is still {phase}, as of an earlier unplug, although {since}{ends}"
+        f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
     )
     unplug = _unplug(vmi, volume)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
-    words = f"unplug it, wait until its status and its pod are gone, and plug it again; or restart the VM{update}"
+    words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
     return _of(reason, words, unplug)
 
 
@@ -133,20 +133,20 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     except Unseen:
         return None
     if found is None:
-        return _of(f"the guest does not have it: claim {claim} does not exist", "create it, or unplug the volume")
+        return _of(f"the guest lacks it: claim {claim} does not exist", "create it, or unplug the volume")
     created = clock.instant(found.metadata["creationTimestamp"].text)
     if not vm_states_times.is_older(created, _LATE, cluster):
         return None
     state = found.at("status", "phase").text or "not bound"
     described = kubectl("describe", PVC, claim, namespace)
     if state != "Bound":
-        return _of(f"the guest does not have it: its claim {claim} is {state}", "see what it waits for", described)
+        return _of(f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described)
     waits = f" ({cut(said, _LONGEST)})" if said else ""
     refused = vmi.condition("Synchronized")
     why = cut(" ".join((refused["message"].text or "").split()), _LONGEST) if refused["status"].text == "False" else ""
     if not why:
         return None  # virt-controller makes its pod in the next moment
-    reason = f"the guest does not have it: no pod attaches it{waits}: {why}"
+    reason = f"the guest lacks it: no pod attaches it{waits}: {why}"
     return _of(reason, "remove that cause", kubectl("describe", VMI, vmi.name, namespace))
 
 

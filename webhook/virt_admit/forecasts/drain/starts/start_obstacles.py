@@ -72,8 +72,9 @@ def _restarts(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
 
 def _ended_again(vm: Object, cluster: Cluster) -> Problem | None:
     """Return what ended the pods of a VM that waits for its next start after failures; None: nothing says so."""
-    failed = vm.at("status", "startFailure", "consecutiveFailCount").integer
-    return evicted_launchers.problem(vm, None, cluster) if failed and down_vms.should_run(vm) else None
+    if not vm.at("status", "startFailure", "consecutiveFailCount").integer or not down_vms.should_run(vm):
+        return None
+    return evicted_launchers.problem(vm, None, cluster) or memory_kills.problem(vm, cluster)
 
 
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods, start_obstacles
+from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods, start_obstacles, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
+    down_vms,
     expand,
     lifecycle,
     migratability,
@@ -42,6 +43,7 @@ from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
 from virt_admit.reports.explain.vm import commands, parts, status_notes
+from virt_admit.reports.explain.vm.text import STOPPED
 from virt_admit.reports.explain.vm.report import (
     BudgetOfVm,
     DrainOfVm,
@@ -56,7 +58,6 @@ from virt_admit.reports.outage import report as outage_report
 
 JUDGED: Final[tuple[Kind, ...]] = (VM, VMI, PDB)
 """The kinds whose objects the rules judge for the report."""
-STOPPED: Final = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,9 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
     if phase is None and restore:
         return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
     if found.vmi is None or phase is None:
+        waits = _waits(found, cluster) if found.vm is not None and down_vms.should_run(found.vm) else ""
+        if waits:
+            return vm_events.not_running(f"{vm_events.NOT_RUNNING}: {waits}")
         lacks = start_obstacles.of_stopped(found.vm, cluster) if found.vm is not None else None
         refused = vm_writes.refused_start(found.vm, cluster) if found.vm is not None else None
         if lacks is None and refused is not None:
@@ -256,8 +260,16 @@ def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]
         if lacks is None:
             return vm_events.not_running()
         return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)
-    why, remedy = (f", because {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
-    return vm_events.not_running(f"it does not run yet (its VMI is {phase}){why}", remedy)
+    why, remedy = (stuck.reason, stuck.remedy) if stuck is not None else (_waits(found, cluster), "")
+    because = f", because {why}" if why else ""
+    return vm_events.not_running(f"it does not run yet (its VMI is {phase}){because}", remedy)
+
+
+def _waits(found: FoundVm, cluster: Cluster) -> str:
+    """Return which disk a VM that starts waits for; empty: none is known to be unfinished."""
+    volumes = (volume.at("dataVolume", "name").text for volume in vms.vmi_spec(found.obj)["volumes"].items())
+    words = (waiting_disks.words(found.obj, volume, cluster) for volume in volumes if volume)
+    return next(filter(None, words), "")
 
 
 def _maintained(found: FoundVm, cluster: Cluster) -> str:
