@@ -41,7 +41,11 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
     network = _NETWORK.search(said)
     first, last = found[1], found[2]
     what = f"whereabouts has no address left in {first} - {last}"
-    of = f"NetworkAttachmentDefinition {_full_name(network[1], cluster)}" if network else "its NetworkAttachmentDefinition"
+    of = (
+        f"NetworkAttachmentDefinition {_full_name(network[1], cluster)}"
+        if network
+        else "its NetworkAttachmentDefinition"
+    )
     widen = f"widen the range (range_end) in {of}"
     pool = next((each for each in cluster.known(IP_POOL) if _begin(each, first) is not None), None)
     if pool is None:
@@ -76,7 +80,10 @@ def _reserved(pods: Collection[str], cluster: Cluster) -> str:
 
     Source: k8snetworkplumbingwg/whereabouts:pkg/storage/kubernetes/ipam.go#IPManagementKubernetesUpdate.
     """
-    held = sorted((each for each in cluster.known(RESERVATION) if each.at("spec", "podref").text in pods), key=lambda each: each.name)
+    held = sorted(
+        (each for each in cluster.known(RESERVATION) if each.at("spec", "podref").text in pods),
+        key=lambda each: each.name,
+    )
     if not held:
         return ""
     command = shell(

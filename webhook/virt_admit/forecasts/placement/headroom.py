@@ -93,7 +93,9 @@ def _held(cluster: Cluster, node: str) -> int:
 def _free(filters: FilterPipeline, fullest: str, *, later: bool) -> int:
     state = filters.state
     others = (node for node in state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels)
-    return sum(max(0, state.free(node).get(MEMORY, 0)) for node in others if later or (not node.cordoned and node.ready))
+    return sum(
+        max(0, state.free(node).get(MEMORY, 0)) for node in others if later or (not node.cordoned and node.ready)
+    )
 
 
 class Contest(NamedTuple):

@@ -56,8 +56,6 @@ def return_of(node: str, cluster: Cluster) -> str:
     by = awaited(node, cluster)
     if by:
         return f"wait for {by}; repair or fence it if it does not come back"
-    if virt_handlers.outlives_kubelet(cluster, node):
-        return "repair its kubelet: virt-handler there reports, so guests probably run on"
     return ""
 
 
@@ -65,6 +63,8 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
     if back := return_of(node, cluster):
         return back
+    if virt_handlers.outlives_kubelet(cluster, node):
+        return "repair its kubelet: virt-handler there reports, so guests probably run on"
     failed = failed_remediations.of_any(node, cluster)
     return failed.remedy if failed is not None else otherwise
 

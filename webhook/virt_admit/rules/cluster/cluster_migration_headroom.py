@@ -36,8 +36,14 @@ def check(node: Object, context: Context) -> Findings:
 
 def _while(found: Headroom) -> str:
     """Return which nodes are out of service and would have the room: they are not absent forever."""
-    return f" while {names(found.away, 60)} {'takes' if len(found.away) == 1 else 'take'} no VMs" if found.enough_later else ""
+    return (
+        f" while {names(found.away, 60)} {'takes' if len(found.away) == 1 else 'take'} no VMs"
+        if found.enough_later
+        else ""
+    )
 
 
 def _remedy(found: Headroom) -> str:
-    return ("Bring it back first." if len(found.away) == 1 else "Bring them back first.") if found.enough_later else "Add a node or move VMs."
+    if not found.enough_later:
+        return "Add a node or move VMs."
+    return f"Bring {'it' if len(found.away) == 1 else 'them'} back first."

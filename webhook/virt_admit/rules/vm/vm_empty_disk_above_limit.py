@@ -9,11 +9,13 @@ the default of the LimitRange, or use a claim instead.
 """
 
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
-from virt_admit.model.kubevirt.launcher import scratch_disks
-from virt_admit.model.scheduler.resources import show
 from virt_admit.rule import (
+    KUBEVIRT,
     LIMIT_RANGE,
+    NAD,
+    NAMESPACE,
     POOL,
+    RESOURCE_QUOTA,
     VM,
     VMI,
     VMIRS,
@@ -26,12 +28,22 @@ from virt_admit.rule import (
     first_that_fits,
     gather,
     rule,
+    union,
 )
 
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=scratch_disks.READS,
+    reads=union(
+        expand.READS,
+        {
+            KUBEVIRT: (),
+            LIMIT_RANGE: ("spec",),
+            NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
+            NAMESPACE: ("metadata.labels",),
+            RESOURCE_QUOTA: ("spec",),
+        },
+    ),
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -41,17 +53,21 @@ from virt_admit.rule import (
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    disks = [disk for disk in scratch_disks.growing(vms.vmi_spec(obj)) if disk.size]
-    if not disks or vmis.owner(obj, VM.kind):  # said about the VM, which is what a user edits
-        return
+    volumes = vms.vmi_spec(obj)["volumes"].items()
+    if not any(volume["emptyDisk"].is_map for volume in volumes) or vmis.owner(obj, VM.kind):
+        return  # of a VMI it is said about its VM, which is what a user edits
+    from virt_admit.model.kubevirt.launcher import scratch_disks  # noqa: PLC0415 - few VMs have empty disks
+    from virt_admit.model.scheduler.resources import show  # noqa: PLC0415
+
     vmi = context.cached(expand.expand, obj)
     _, unseen = gather(context.cluster.list(LIMIT_RANGE, vms.namespace_of(obj)))
     if unseen or vmi.unseen:
         yield from map(Unseen, (*vmi.unseen, *filter(None, (unseen,))))
         return
+    disks = [disk for disk in scratch_disks.growing(vms.vmi_spec(obj)) if disk.size]
     found = scratch_disks.limit(vmi, context.cluster)
     size = scratch_disks.total(disks)
-    if found is None or found.size >= size:
+    if not disks or found is None or found.size >= size:
         return
     largest = max(disks, key=lambda disk: disk.size)
     limit, grows = show(scratch_disks.STORAGE, found.size), show(scratch_disks.STORAGE, size)

@@ -9,7 +9,7 @@ kubernetes/kubernetes:pkg/kubelet/eviction/eviction_manager.go#localStorageEvict
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -39,7 +39,8 @@ _GENERATED: Final = 5
 _KEPT: Final = 58
 _LONGEST: Final = 150
 _STORAGE_LIMIT: Final = re.compile(
-    r"(?:ephemeral local storage usage exceeds .{0,40}containers|exceeded its local ephemeral storage limit) \"?([0-9.]+\w{0,2})"
+    r"(?:ephemeral local storage usage exceeds .{0,40}containers|exceeded its local ephemeral storage limit)"
+    r' "?([0-9.]+\w{0,2})'
 )
 _NODE_LOW: Final = re.compile(r"node was low on resource: ([\w/-]{1,40})")
 
@@ -129,9 +130,12 @@ def _cause(vm: Object, found: LauncherEvictions, cluster: Cluster) -> tuple[str,
 
 def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:
     """Return that the pod wrote more to the node's disk than it may, what limits it, and which disks grow there."""
-    limit, disks = scratch_disks.limit(expand.expand(vm, cluster), cluster), list(scratch_disks.growing(vms.vmi_spec(vm)))
+    limit, disks = (
+        scratch_disks.limit(expand.expand(vm, cluster), cluster),
+        list(scratch_disks.growing(vms.vmi_spec(vm))),
+    )
     why = [f"LimitRange {limit.by} sets this limit for each new pod"] if limit and limit.by else []
-    why += [f"{names(disk.words for disk in disks)} of the VM counts"] if disks else []
+    why += [f"{names(disk.words for disk in disks)} of the VM counts towards it"] if disks else []
     because = f"{said}. {', and '.join(why)}" if why else said
     size = scratch_disks.total(disks)
     above = f"above {show(scratch_disks.STORAGE, size)}" if size else "above what it writes"

@@ -115,9 +115,7 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
     release = versions.kubevirt_version(cluster)
     leaves = release is not None and release >= _LEAVES_DETACHING
     ends = "" if leaves else ". KubeVirt does not leave this phase by itself"
-    reason = (
-        f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
-    )
+    reason = f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
     unplug = _unplug(vmi, volume)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
     words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
@@ -159,8 +157,12 @@ def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
             return None
         on = pod.at("spec", "nodeName").text or "its node"
         late = vm_states_times.age(ends, cluster)
-        reason = f"it is unplugged, but its pod {pod.name} on {on} should have ended {late} ago, so the claim stays attached"
-        return _of(reason, f"repair the kubelet or the storage of {on}", kubectl("describe", POD, pod.name, pod.namespace))
+        reason = (
+            f"it is unplugged, but its pod {pod.name} on {on} should have ended {late} ago, so the claim stays attached"
+        )
+        return _of(
+            reason, f"repair the kubelet or the storage of {on}", kubectl("describe", POD, pod.name, pod.namespace)
+        )
     return None  # in the phase Ready the guest may be about to give it up: nothing says since when
 
 
@@ -185,9 +187,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _unplug(vmi: Object, volume: str) -> str:
-    return shell(
-        "virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", "-n", vms.namespace_of(vmi)
-    )
+    return shell("virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", "-n", vms.namespace_of(vmi))
 
 
 def _logs_of_launcher(pod: Object | None) -> str:
@@ -203,4 +203,3 @@ def _logs_of_handler(node: str, cluster: Cluster) -> str:
 
 def _of(reason: str, remedy: str, command: str = "") -> Problem:
     return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)
-

@@ -23,7 +23,12 @@ from virt_admit.model.kubevirt.instances import down_vms, migrations
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
-    stuck_starts.READS, refused_pods.READS, faulted_volumes.READS, unfinished_disks.READS, unplaced.READS, evicted_launchers.READS
+    stuck_starts.READS,
+    refused_pods.READS,
+    faulted_volumes.READS,
+    unfinished_disks.READS,
+    unplaced.READS,
+    evicted_launchers.READS,
 )
 
 

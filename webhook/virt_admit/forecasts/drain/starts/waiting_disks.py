@@ -1,7 +1,7 @@
 """Disks of a VM that CDI has not begun to fill: copies of a claim that is in use, and disks that wait for the first start.
 
-CDI copies no claim that a pod uses, and says so with the event CloneSourceInUse. In a class with WaitForFirstConsumer it fills a
-disk when the first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
+CDI copies no claim that a pod uses, and says so with the event CloneSourceInUse. In a class with WaitForFirstConsumer it fills
+a disk when the first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
 :doc/waitforfirstconsumer-storage-handling.md, issues kubevirt/containerized-data-importer#3719, #2829.
 """
 
@@ -68,7 +68,9 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         who = names(copied.who)
         uses = "uses" if len(copied.who) == 1 else "use"
         reason = f"{begin}: CDI does not copy claim {copied.words} while {who} {uses} it"
-        return _problem(reason, f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead", _stop(copied))
+        return _problem(
+            reason, f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead", _stop(copied)
+        )
     try:
         exists = cluster.get(PVC, copied.namespace, copied.claim) is not None
     except Unseen:
@@ -76,7 +78,9 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     if exists:
         return None
     described = kubectl("describe", DATA_VOLUME, disk.name, disk.namespace)
-    return _problem(f"{begin}: the claim that it copies, {copied.words}, does not exist", "create that claim", described)
+    return _problem(
+        f"{begin}: the claim that it copies, {copied.words}, does not exist", "create that claim", described
+    )
 
 
 def _goes_on(disk: Object) -> bool:

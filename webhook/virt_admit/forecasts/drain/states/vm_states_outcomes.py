@@ -90,7 +90,9 @@ def _asked_by(migration: Object | None) -> str:
     if migration is None:
         return "no drain asked for its migration"
     updated = migrations.AUTOMATIC[1] in migration.annotations
-    return f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for migration {migration.name}"
+    return (
+        f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for migration {migration.name}"
+    )
 
 
 def _leftover(case: Case) -> str:

@@ -22,7 +22,10 @@ from virt_admit.model.scheduler.resources import amount, show
 
 STORAGE: Final = "ephemeral-storage"
 READS: Final[Reads] = union(
-    limit_ranges.READS, launcher_resources.READS, expand.READS, {VMI: ("spec",), NAMESPACE: ("metadata.labels",), RESOURCE_QUOTA: ("spec",)}
+    limit_ranges.READS,
+    launcher_resources.READS,
+    expand.READS,
+    {VMI: ("spec",), NAMESPACE: ("metadata.labels",), RESOURCE_QUOTA: ("spec",)},
 )
 _KINDS: Final = ("containerDisk", "ephemeral")
 

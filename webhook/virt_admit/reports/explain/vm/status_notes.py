@@ -225,8 +225,8 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         why = next((each["message"].text or "" for each in said if each["message"].text), "")
         if phase in waiting_disks.FIRST_START and not _starts_now(found):
             yield (
-                f"data volume {name} waits for the first start of the VM ({phase}), because its storage class binds then. That is "
-                "as designed"
+                f"data volume {name} waits for the first start of the VM ({phase}), because its storage class binds then. "
+                "That is as designed"
             )
             continue
         copied = waiting_disks.source(obj, cluster)

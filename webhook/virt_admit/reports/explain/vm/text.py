@@ -121,7 +121,11 @@ def _state(report: VmReport) -> str:
 
 def _starts_again(report: VmReport) -> bool:
     """Whether a VM whose guest has failed is about to start again."""
-    return report.state == STOPPED and report.vm.phase == "Failed" and report.vm.run_strategy in ("Always", "RerunOnFailure")
+    return (
+        report.state == STOPPED
+        and report.vm.phase == "Failed"
+        and report.vm.run_strategy in ("Always", "RerunOnFailure")
+    )
 
 
 def _strategy(report: VmReport) -> str:
