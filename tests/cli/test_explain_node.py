@@ -49,7 +49,7 @@ def test_the_text(explain):
     words = [" ".join(line.split()) for line in text.splitlines()]
     assert words[:3] == ["Drain", "node a: 1 VM: 1 migrates", "migrates shop/db LiveMigrate, LiveMigratable"]
     assert "Loss: the node stops reporting and does not come back" in words
-    assert "loss of a: yes; 1 VM: 1 restarts" in words
+    assert "loss of a: every VM runs again; 1 VM: 1 restarts" in words
     assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)
     assert any(line.startswith("restarts shop/db: after") for line in words)
 

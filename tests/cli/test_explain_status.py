@@ -89,7 +89,7 @@ def test_a_copy_that_waits_for_its_source(explain):
     labels = {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "first"}
     reader = manifest("v1", "Pod", "p", "images", metadata={"labels": labels}, spec={"volumes": disks})
     _, data = explain(vm, copy, reader)
-    assert "while a pod uses that claim: stop VM images/first, or wait for its end: kubectl" in data["notes"][0]
+    assert "while a pod uses that claim: stop VM images/first, else it never begins: kubectl" in data["notes"][0]
 
 
 def test_a_vm_at_rest_has_no_notes(explain):

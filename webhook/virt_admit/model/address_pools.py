@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import POD, Kind
+from virt_admit.model.kubernetes.kinds import NAD, POD, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 
 IP_POOL: Final = Kind("whereabouts.cni.cncf.io", ("v1alpha1",), "ippools", "IPPool")
+RESERVATION: Final = Kind(
+    "whereabouts.cni.cncf.io", ("v1alpha1",), "overlappingrangeipreservations", "OverlappingRangeIPReservation"
+)
 _FULL: Final = re.compile(r"Could not allocate IP in range: ip: ([0-9A-Fa-f.:]{2,45}) / - ([0-9A-Fa-f.:]{2,45})")
 _NETWORK: Final = re.compile(r'to network "([\w.-]{1,250})"')
 
@@ -38,7 +41,11 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
     network = _NETWORK.search(said)
     first, last = found[1], found[2]
     what = f"whereabouts has no address left in {first} - {last}"
-    of = f"NetworkAttachmentDefinition {network[1]}" if network else "its NetworkAttachmentDefinition"
+    of = (
+        f"NetworkAttachmentDefinition {_full_name(network[1], cluster)}"
+        if network
+        else "its NetworkAttachmentDefinition"
+    )
     widen = f"widen the range (range_end) in {of}"
     pool = next((each for each in cluster.known(IP_POOL) if _begin(each, first) is not None), None)
     if pool is None:
@@ -55,8 +62,35 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
     held = names(f'"{key}" of pod {pod}' for key, pod in stale)
     gone = f"entr{'ies' if several else 'y'} {held}, which no longer exist{'' if several else 's'}"
     keys = names(f'"{key}"' for key, _ in stale)
-    remove = f"remove entr{'ies' if several else 'y'} {keys} from {pool.kind} {pool.full_name}, or {widen}"
+    remove = (
+        f"remove entr{'ies' if several else 'y'} {keys} from {pool.kind} {pool.full_name}"
+        f"{_reserved({pod for _, pod in stale}, cluster)}, or {widen}"
+    )
     return FullRange(f"{what}; {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit))
+
+
+def _full_name(network: str, cluster: Cluster) -> str:
+    """Return a network with its namespace, where one namespace alone has it: the error has only its name."""
+    found = [each.full_name for each in cluster.known(NAD) if each.name == network]
+    return found[0] if len(found) == 1 else network
+
+
+def _reserved(pods: Collection[str], cluster: Cluster) -> str:
+    """Return the reservations of these pods, which hold the addresses as well; empty: none are known.
+
+    Source: k8snetworkplumbingwg/whereabouts:pkg/storage/kubernetes/ipam.go#IPManagementKubernetesUpdate.
+    """
+    held = sorted(
+        (each for each in cluster.known(RESERVATION) if each.at("spec", "podref").text in pods),
+        key=lambda each: each.name,
+    )
+    if not held:
+        return ""
+    command = shell(
+        "kubectl", "delete", RESERVATION.resource, *(argument(each.name) for each in held), "-n", held[0].namespace
+    )
+    which = "the reservation of that pod" if len(held) == 1 else f"the {len(held)} reservations of these pods"
+    return f" and delete {which}, which hold{'s' if len(held) == 1 else ''} the same addresses ({command})"
 
 
 _OFFSET: Final = re.compile(r"[0-9]{1,39}")

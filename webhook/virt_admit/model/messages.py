@@ -44,8 +44,28 @@ def ordinal(number: int) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """Truncate a text to ``length`` characters, ending with an ellipsis if anything was removed."""
-    return text if len(text) <= length else text[: max(length - 1, 0)].rstrip() + "…"
+    """Truncate a text to ``length`` characters after a whole word, ending with an ellipsis if anything was removed."""
+    if len(text) <= length:
+        return text
+    kept = text[: max(length - 1, 0)]
+    whole = text[len(kept) : len(kept) + 1] == " "
+    return (kept if whole else _without_part(kept)).rstrip(" ,;:(") + "…"
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the first statements of a text that fit into ``length`` characters, else its begin as ``cut`` does.
+
+    A text that ends with a whole statement needs no ellipsis: nothing of it is incomplete.
+    """
+    if len(text) <= length:
+        return text
+    ends = [text.rfind(mark, 0, length + 1) for mark in _ENDS]
+    last = max(ends)
+    return text[:last] if 2 * last >= length else cut(text, length)
+
+
+_ENDS: Final = (". ", "; ", ", because ", ", and ", ", but ")
+"""What begins another statement."""
 
 
 def cut_bytes(text: str, size: int) -> str:
@@ -109,8 +129,8 @@ def sentence(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return the text with a full stop, unless an ellipsis ends it."""
-    return text if text.endswith("…") else f"{text}."
+    """Return the text with a full stop, unless an ellipsis or a full stop ends it."""
+    return text if text.endswith(("…", ".")) else f"{text}."
 
 
 _MOST_EDITS: Final = 2

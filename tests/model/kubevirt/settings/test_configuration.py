@@ -178,7 +178,7 @@ def test_built_in_and_unknown_strategies_were_not_said():
         (complete(), None),
         (complete(node("a"), node("b")), None),
         (complete(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
-        (complete(node("a", SCHEDULABLE), node("b", SCHEDULABLE, "false")), False),
+        (complete(node("a", SCHEDULABLE), node("b", SCHEDULABLE, "false")), True),
         (partial(node("a", SCHEDULABLE), node("b", SCHEDULABLE)), True),
         (partial(node("a", SCHEDULABLE)), False),
         (complete(node("a", WORKER, ""), node("b", WORKER, "")), True),

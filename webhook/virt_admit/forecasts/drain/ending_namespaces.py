@@ -5,7 +5,8 @@ Source: k8s.io/apiserver:pkg/admission/plugin/namespace/lifecycle/admission.go#A
 
 from __future__ import annotations
 
-from virt_admit.model.commands import kubectl
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import api_discovery
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.objects import Object
@@ -34,5 +35,18 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     if not why:
         return None
     command = kubectl("get", NAMESPACE, vms.namespace_of(vmi), "", "-o", "yaml")
+    failing = _failing(vmi, cluster)
+    if failing:
+        return Problem(f"no migration can be created: {why}", f"{failing}; or stop the VM", ProblemCause.NOT_CREATED)
     remedy = "remove what keeps the namespace, or stop the VM"
     return Problem(f"no migration can be created: {why}", remedy, ProblemCause.NOT_CREATED, command=command)
+
+
+def _failing(vmi: Object, cluster: Cluster) -> str:
+    """Return which APIService keeps the namespace of a VMI, and what to do with it; empty: none is known to."""
+    namespace = find(cluster, NAMESPACE, "", vms.namespace_of(vmi))
+    api = next(iter(api_discovery.failing(namespace, cluster)), None) if namespace is not None else None
+    if api is None:
+        return ""
+    remedy = api_discovery.remedy(api, cluster)
+    return typed(remedy.words.replace("this APIService", f"APIService {api.name}"), remedy.command)

@@ -66,6 +66,7 @@ def reason(found: str) -> str:
 
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
+_COMPLETED: Final = "completed"
 _STARTS: Final = {RESTARTED: "elsewhere once {} is in maintenance", KEPT: "when {} leaves maintenance"}
 
 
@@ -79,9 +80,14 @@ def stopped(vm: Object, cluster: Cluster) -> str:
 
 
 def note(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield which VMs were shut down for the maintenance of a node, and when they start again."""
+    """Yield that a node is in maintenance mode, which VMs were shut down for it, and when they start again."""
     if not is_in_maintenance(node):
         return
+    if node.annotations.get(STATUS) == _COMPLETED:
+        yield (
+            "This node is in maintenance mode of Harvester, whose drain is completed. When the work on it is done, disable the "
+            "maintenance mode in Harvester: VMs may run there again."
+        )
     shut = entry(cluster, _shut_down, node.name) or {}
     for found, when in _STARTS.items():
         if some := sorted(shut.get(found, ())):

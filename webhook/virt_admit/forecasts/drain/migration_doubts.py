@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.starts import hotplug_phases
 from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
 from virt_admit.forecasts.placement import (
     candidates,
@@ -60,9 +61,10 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
         return Problem(f"virt-handler on {here} is not ready", awaited_return.advice(here, cluster) if lost else wait)
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
-    if evicted and attached and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+    in_guest = [claim for claim in attached if claim not in hotplug_phases.absent_claims(vmi)]
+    if evicted and in_guest and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
         reason = (
-            f"nothing keeps the pod that attaches {attached[0]}: its eviction may detach disks of the running guest"
+            f"nothing keeps the pod that attaches {in_guest[0]}: its eviction may detach disks of the running guest"
         )
         command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
         return Problem(reason, typed("migrate the VM before the drain", command))

@@ -37,6 +37,15 @@ class Headroom(NamedTuple):
     free: int
     """On the other nodes that run VMs; a node whose requests exceed its memory has none."""
     at_once: int
+    away: tuple[str, ...] = ()
+    """The other nodes that are cordoned or not Ready now."""
+    later: int = 0
+    """What the other nodes have free when these take VMs again."""
+
+    @property
+    def enough_later(self) -> bool:
+        """Whether there is room once these nodes take VMs again."""
+        return self.free < self.needed <= self.later
 
 
 def headroom(cluster: Cluster) -> Headroom | None:
@@ -69,7 +78,11 @@ def _headroom(cluster: Cluster) -> Headroom | Unseen | None:
     blind_nodes = [node.name for node in others if node.allocatable is None]
     if blind_nodes:
         return Unseen(f"status.allocatable of node {min(blind_nodes)}")
-    return Headroom(fullest, at_once * held[fullest], _free(filters, fullest), at_once) if others else None
+    if not others:
+        return None
+    away = tuple(sorted(node.name for node in others if node.cordoned or not node.ready))
+    free, later = (_free(filters, fullest, later=later) for later in (False, True))
+    return Headroom(fullest, at_once * held[fullest], free, at_once, away, later)
 
 
 def _held(cluster: Cluster, node: str) -> int:
@@ -77,10 +90,12 @@ def _held(cluster: Cluster, node: str) -> int:
     return sum(candidates.requests(vmi, cluster).get(MEMORY, 0) for vmi in vmis.on_node(cluster, node))
 
 
-def _free(filters: FilterPipeline, fullest: str) -> int:
+def _free(filters: FilterPipeline, fullest: str, *, later: bool) -> int:
     state = filters.state
     others = (node for node in state.nodes.values() if node.name != fullest and SCHEDULABLE in node.labels)
-    return sum(max(0, state.free(node).get(MEMORY, 0)) for node in others if not node.cordoned and node.ready)
+    return sum(
+        max(0, state.free(node).get(MEMORY, 0)) for node in others if later or (not node.cordoned and node.ready)
+    )
 
 
 class Contest(NamedTuple):

@@ -49,13 +49,20 @@ def awaited(node: str, cluster: Cluster) -> str:
     return _update(node, cluster) or next(_remediations(node, cluster), "")
 
 
-def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
-    """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
+def return_of(node: str, cluster: Cluster) -> str:
+    """Return what brings a node back that does not report, so that nothing may fence it now; empty: nothing known does."""
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
     by = awaited(node, cluster)
     if by:
         return f"wait for {by}; repair or fence it if it does not come back"
+    return ""
+
+
+def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:
+    """Return what to do about a node that does not report: wait for what brings it back, else what is given."""
+    if back := return_of(node, cluster):
+        return back
     if virt_handlers.outlives_kubelet(cluster, node):
         return "repair its kubelet: virt-handler there reports, so guests probably run on"
     failed = failed_remediations.of_any(node, cluster)

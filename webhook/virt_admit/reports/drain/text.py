@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
+from virt_admit.reports.drain.words import state_words
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
@@ -78,10 +79,9 @@ def _state(row: Forecast, now: datetime | None) -> str:
     state = row.state
     if state.state is State.STILL and not state.flags:
         return ""
-    flags = f" ({', '.join(state.flags)})" if state.flags else ""
     since = f" since {moment(state.since, now)}" if state.since is not None else ""
     until = f", next step at {moment(state.until, now)}" if state.until is not None else ""
-    return f"{state.state}{flags}{since}{until}"
+    return f"{state_words(state.state, state.flags)}{since}{until}"
 
 
 def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.upgrade.durations import Range
 
 _IN_SECONDS: Final = 120
@@ -16,6 +18,21 @@ def range_words(length: Range) -> str:
         return f"{length.low} to {length.high} s" if length.low < length.high else f"{length.high} s"
     first, last = length.low // 60, -(-length.high // 60)
     return f"{first} to {last} min" if length.high < _IN_MINUTES else f"{_hours(first)} to {_hours(last)}"
+
+
+_STATES: Final[Mapping[str, str]] = {State.STILL: "does not move"}
+_FLAGS: Final[Mapping[str, str]] = {
+    Flag.LEFTOVER: "its node is not cordoned",
+    Flag.TAINTED: "because of a taint",
+    Flag.FOREIGN: "no drain asked for it",
+    Flag.ARRIVING: "it just arrives",
+}
+
+
+def state_words(state: str, flags: Iterable[str]) -> str:
+    """Return what a VM does now, with what is true besides: the words of text for values of JSON."""
+    said = ", ".join(_FLAGS.get(flag, flag) for flag in flags)
+    return f"{_STATES.get(state, state)}{f' ({said})' if said else ''}"
 
 
 def _hours(minutes: int) -> str:

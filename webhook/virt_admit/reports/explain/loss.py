@@ -8,6 +8,7 @@ from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -30,8 +31,15 @@ def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     doubts = vm.unseen or (outage.unseen if vm.outcome is LossOutcome.UNKNOWN else ())
     when = f"; it runs again {_when(vm, vm.at, cluster)}" if vm.at is not None else ""
     hand = f"; by hand after {period(vm.by_hand)}" if vm.by_hand is not None and vm.at is None else ""
-    since = "its node is lost already: " if virt_handlers.is_lost(cluster, vm.node) else ""
+    since = _now(vm.node, cluster)
     return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))
+
+
+def _now(node: str, cluster: Cluster) -> str:
+    """Return what is known of a node that does not report at this moment; empty: it reports."""
+    if certificate_requests.of_node(node, cluster) is not None:
+        return "its node runs and only cannot report; after a loss: "
+    return "its node is lost already: " if virt_handlers.is_lost(cluster, node) else ""
 
 
 def _when(vm: LostVm, at: Seconds, cluster: Cluster) -> str:

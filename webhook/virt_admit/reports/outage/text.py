@@ -85,7 +85,7 @@ def of_loss(one: Outage) -> Iterator[str]:
     """Yield the lines about the loss of one set of nodes."""
     counts = Counter(vm.outcome for vm in one.vms)
     said = ", ".join(_counted(counts[outcome], outcome) for outcome in LossOutcome if counts[outcome])
-    yield f"loss of {names(one.nodes)}: {WORDS[one.survives].lower()}; {count(len(one.vms), 'VM')}{': ' if said else ''}{said}"
+    yield f"loss of {names(one.nodes)}: {_tolerated(one)}{': ' if said else ''}{said}"
     for why in one.because:
         yield f"  because: {why}"
     for short in one.room.short:
@@ -106,6 +106,20 @@ def of_loss(one: Outage) -> Iterator[str]:
         yield f"  the guests have {one.overcommit:.1f} times the memory that their pods request: what fits may be slow"
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
+
+
+def _tolerated(one: Outage) -> str:
+    """Return whether all VMs of the nodes run again, and how many there are."""
+    if not one.vms:
+        return "no VM runs there" if one.survives else f"{_ANSWERS[one.survives]}; no VM runs there"
+    return f"{_ANSWERS[one.survives]}; {count(len(one.vms), 'VM')}"
+
+
+_ANSWERS: Final = {
+    True: "every VM runs again",
+    False: "not every VM runs again",
+    None: "whether every VM runs again cannot be determined",
+}
 
 
 def _actors(one: Outage) -> Iterator[str]:

@@ -7,8 +7,9 @@ drain and an upgrade do not complete. VMs of a lost node do not start again.
 """
 
 from virt_admit.forecasts.placement import headroom
+from virt_admit.forecasts.placement.headroom import Headroom
 from virt_admit.model.scheduler.resources import MEMORY, show
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, count, rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, count, names, rule
 
 
 @rule(
@@ -27,7 +28,22 @@ def check(node: Object, context: Context) -> Findings:
     several = f" of {count(found.at_once, 'node')} like this drained at once" if found.at_once > 1 else ""
     yield Finding(
         node.metadata["name"].path,
-        f"the VMs{several} need {needed} of memory, but the other nodes have {free} free, so a drain of this node "
-        "leaves VMs without room. Add a node or move VMs.",
+        f"the VMs{several} need {needed} of memory, but the other nodes have {free} free{_while(found)}, so a drain of this "
+        f"node leaves VMs without room. {_remedy(found)}",
         value=node.name,
     )
+
+
+def _while(found: Headroom) -> str:
+    """Return which nodes are out of service and would have the room: they are not absent forever."""
+    return (
+        f" while {names(found.away, 60)} {'takes' if len(found.away) == 1 else 'take'} no VMs"
+        if found.enough_later
+        else ""
+    )
+
+
+def _remedy(found: Headroom) -> str:
+    if not found.enough_later:
+        return "Add a node or move VMs."
+    return f"Bring {'it' if len(found.away) == 1 else 'them'} back first."

@@ -10,6 +10,7 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 from functools import partial
 
 from virt_admit.forecasts.remediation import coverage, outside_checks
+from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes.cluster import keep
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubevirt.instances import vmis
@@ -23,6 +24,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
         vmis.OWNER_READS,
         coverage.READS,
         outside_checks.READS,
+        certificate_requests.READS,
         {VMI: ("metadata.name",), VM: ("metadata.name",)},
     ),
     action=Action.WARN,
@@ -34,6 +36,8 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
     ),
 )
 def check(node: Object, context: Context) -> Findings:
+    if certificate_requests.of_node(node.name, context.cluster) is not None:
+        return  # it runs: a health check that acted now would fence a node whose guests are well
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return

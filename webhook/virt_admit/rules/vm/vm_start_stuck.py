@@ -26,13 +26,12 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
-    ProblemCause,
     cut,
     problem_of,
     rule,
 )
 
-_FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because ")
+_FIRST_WAY: Final = re.compile(r": kubectl|: virtctl|; | \(kubectl|, or |, which |, then |, because | \(and ")
 """Where the first clause of a remedy ends: a warning has no room for more."""
 _REPEATED: Final = 3
 """Starts that failed in a row: the next one begins with a new VMI."""
@@ -75,11 +74,10 @@ def check(vm: Object, context: Context) -> Findings:
     room = messages.room(field.path, check.id)
     remedy = cut(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
     most = room - len(remedy) - len("the VM should run: . .")
-    begins = stuck.cause == ProblemCause.VOLUMES_DIFFER  # what KubeVirt asks for is named first, else the cause last
-    reason = cut(stuck.reason, most) if begins else messages.cut_middle(stuck.reason, most, parts=2)
+    reason = messages.shorten(stuck.reason, most)
     yield Finding(
         field.path,
-        f"the VM should run: {reason}. {messages.sentence(remedy)}",
+        f"the VM should run: {messages.ended(reason)} {messages.sentence(remedy)}",
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
     )

@@ -3,11 +3,12 @@
 **Why.** A webhook with ``failurePolicy: Fail`` that does not answer makes the API server refuse every request that the
 webhook asks for. Without evictions no drain completes; without pods no VM starts or migrates; without the objects of the
 network plugin no pod gets an address. An update of HyperConverged does not go on while its own webhook is down. An API
-service without an endpoint fails the requests of its group.
+service without an endpoint fails the requests of its group, and no deletion of any namespace ends: it stays Terminating.
 
 **Fix.** Repair the pods behind the Service. A webhook that also refuses the new pods of its own namespace keeps itself down:
 exclude that namespace by its ``namespaceSelector``, or delete the configuration and let its owner make it again. Otherwise
-remove the configuration only if the product that wrote it is no longer installed.
+remove the configuration only if the product that wrote it is no longer installed. Delete the APIService of a product that was
+removed. Do not remove finalizers of namespaces: their objects would be left behind.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from virt_admit.model.commands import about
-from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes import api_discovery, kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
+from virt_admit.model.messages import sentence
 from virt_admit.rule import (
     API_SERVICE,
     MUTATING_CONFIGURATION,
@@ -92,6 +94,7 @@ _NEEDED = {
     kinds=(VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION, API_SERVICE),
     reads=union(
         service_endpoints.READS,
+        api_discovery.READS,
         {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels",), SERVICE: ("spec.selector",)},
     ),
     action=Action.WARN,
@@ -204,15 +207,24 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
     service = obj.at("spec", "service")
     namespace, name = service["namespace"].text, service["name"].text
     group = obj.at("spec", "group").text or ""
-    if namespace and name and group.endswith((".kubevirt.io", "k8s.io")):
-        problem = _problem(cluster, namespace, name)
-        if problem:
-            effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
-            yield Finding(
-                service["name"].path,
-                f"{problem}, so {effect}. Repair its pods.",
-                problem=problem_of(ProblemCause.COMPONENT, obj),
-            )
+    held = api_discovery.held_namespaces(obj, cluster)
+    if not namespace or not name or not (held or group.endswith((".kubevirt.io", "k8s.io"))):
+        return
+    problem = _problem(cluster, namespace, name)
+    if not problem:
+        return
+    effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
+    remedy = api_discovery.remedy(obj, cluster)
+    path, then = service["name"].path, sentence(remedy.words)
+    hangs = [f"discovery fails and {api_discovery.stay(held, width)}" for width in (90, 40, 1)] if held else []
+    texts = [f"{problem}, so {what}. {then}" for what in (*hangs, effect)]
+    texts += [f"{problem}. {then}"]
+    yield Finding(
+        path,
+        first_that_fits(path, "webhook-without-endpoint", *texts),
+        problem=problem_of(ProblemCause.COMPONENT, obj),
+        command=remedy.command,
+    )
 
 
 def _problem(cluster: Cluster, namespace: str, name: str) -> str:

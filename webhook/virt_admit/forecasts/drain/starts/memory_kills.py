@@ -12,6 +12,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.problems import Problem, ProblemCause
@@ -22,9 +23,13 @@ _RATIO: Final = "raise additionalGuestMemoryOverheadRatio of KubeVirt"
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that the last pod of a VMI was ended for its use of memory, and what keeps it from happening again."""
+    """Return that the last pod of a VMI was ended for its use of memory, and what keeps it from happening again.
+
+    ``vmi``: or a VM that has no VMI now, which pods of earlier ones are left of.
+    """
     own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    last = next((pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi)), None)
+    any_of = vmi.kind == VM.kind
+    last = next((pod for pod in reversed(own) if any_of or vm_states_motion.is_of(pod, vmi)), None)
     killed = _killed(last) if last is not None else None
     if last is None or killed is None:
         return None
@@ -35,7 +40,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         node = last.at("spec", "nodeName").text or "its node"
         remedy = f"use less memory on {node}: see memoryOvercommit of KubeVirt, and what runs there besides VMs"
         return Problem(f"{said}: it has no limit, so {node} had too little", remedy, ProblemCause.NOT_REPORTED)
-    why, own_way = _cause(vmi["spec"])
+    why, own_way = _cause(vms.vmi_spec(vmi))
     remedy = f"{_RATIO}{own_way}, or this can happen again"
     return Problem(f"{said}: it may use {show(MEMORY, limit)}, {why}", remedy, ProblemCause.NOT_REPORTED)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.starts import (
+    evicted_launchers,
     faulted_volumes,
+    memory_kills,
     missing_devices,
     refused_pods,
     rejected_pods,
@@ -17,11 +19,16 @@ from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.instances import down_vms, migrations
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
-    stuck_starts.READS, refused_pods.READS, faulted_volumes.READS, unfinished_disks.READS, unplaced.READS
+    stuck_starts.READS,
+    refused_pods.READS,
+    faulted_volumes.READS,
+    unfinished_disks.READS,
+    unplaced.READS,
+    evicted_launchers.READS,
 )
 
 
@@ -31,12 +38,17 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         return (
             stuck_starts.of_vm(vm, None, cluster)
             or rejected_pods.problem(vm, None, cluster)
+            or _ended_again(vm, cluster)
             or unfinished_disks.problem(vm, cluster)
             or faulted_volumes.problem(vm, cluster)
         )
     phase = vmi.at("status", "phase").text
     if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
-        return stuck_starts.of_vm(vm, vmi, cluster) or rejected_pods.problem(vm, vmi, cluster)
+        return (
+            stuck_starts.of_vm(vm, vmi, cluster)
+            or rejected_pods.problem(vm, vmi, cluster)
+            or _restarts(vm, vmi, cluster)
+        )
     return (
         refused_pods.problem(vmi, cluster)
         or faulted_volumes.problem(vmi, cluster)
@@ -45,6 +57,29 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
     )
+
+
+def ended(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what ended the pod of a VMI that has failed: the kubelet, or a lack of memory; None: nothing says so."""
+    if vmi.at("status", "phase").text != "Failed":
+        return None
+    return evicted_launchers.problem(vm, vmi, cluster) or memory_kills.problem(vmi, cluster)
+
+
+def _restarts(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what ended the pod of a VM that KubeVirt starts again; None: it does not, or nothing says so."""
+    found = ended(vm, vmi, cluster) if down_vms.should_run(vm) else None
+    if found is None:
+        return None
+    phase = vmi.at("status", "phase").text
+    return found._replace(reason=f"{found.reason}. Its VMI is {phase}, and KubeVirt starts it again, into the same end")
+
+
+def _ended_again(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return what ended the pods of a VM that waits for its next start after failures; None: nothing says so."""
+    if not vm.at("status", "startFailure", "consecutiveFailCount").integer or not down_vms.should_run(vm):
+        return None
+    return evicted_launchers.problem(vm, None, cluster) or memory_kills.problem(vm, cluster)
 
 
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.starts import exceeded_quotas
+from virt_admit.forecasts.drain.starts import exceeded_quotas, waiting_disks
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -41,7 +41,14 @@ READS: Final[Reads] = union(
     {
         CDI: (),
         HCO: (),
-        DATA_VOLUME: ("metadata.creationTimestamp", "status.phase", "status.claimName", *_CONDITIONS),
+        DATA_VOLUME: (
+            "metadata.creationTimestamp",
+            "spec.source.pvc",
+            "status.claimName",
+            "status.phase",
+            "status.progress",
+            *_CONDITIONS,
+        ),
         PVC: (
             "metadata.uid",
             "spec.resources.requests.storage",
@@ -65,6 +72,21 @@ READS: Final[Reads] = union(
 
 _PATIENCE: Final = timedelta(minutes=5)
 """A claim may stay Pending for so long, and a pod may fail at first."""
+_RECENT: Final = timedelta(minutes=30)
+"""CDI repeats a warning while its cause lasts, at the latest after 17 minutes."""
+_WARNINGS: Final = (
+    "CloneSourceInUse",
+    "CloneValidationFailed",
+    "CloneWithoutSource",
+    "ErrClaimNotValid",
+    "ErrExceededQuota",
+    "ErrUnableToCreate",
+    "ErrIncompatiblePVC",
+    "NotFound",
+    "ClaimMisbound",
+    "ErrResourceExists",
+)
+"""Reasons of the warnings about a data volume or its claim that CDI cannot fill."""
 _LONGEST: Final = 200
 _STATIC: Final = "kubernetes.io/no-provisioner"
 _SCRATCH: Final = "-scratch"
@@ -107,6 +129,8 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
     said = " ".join(" ".join(each["message"].text or "" for each in disk.at("status", "conditions").items()).split())
     if exceeded := exceeded_quotas.of(said, disk.namespace):
         return Problem(f"{begin}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
+    if copied := waiting_disks.of_copy(disk, begin, cluster):
+        return copied
     work = _worker(disk, cluster)
     for name in work.claims:
         claim = cluster.get(PVC, disk.namespace, name)
@@ -118,11 +142,27 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
         if why := _failure(pod, cluster):
             logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
             return _problem(f"{begin}: pod {pod.name} fails: {why}", _REMOVE, logs)
+    if warned := _warned(disk, work, cluster):
+        return _problem(f"{begin}: {warned}", _REMOVE, about("describe", disk, DATA_VOLUME))
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
         return _problem(f"{begin}: {why}", _REMOVE, about("describe", disk, DATA_VOLUME))
     return None
+
+
+def _warned(disk: Object, work: _Worker, cluster: Cluster) -> str:
+    """Return the last warning of CDI about a disk that it does not begin to fill; empty: none, or an old one."""
+    if disk.at("status", "phase").text not in (None, "", "Pending"):
+        return ""
+    current = clock.now(cluster)
+    since = current - _RECENT if current is not None else None
+    claim = cluster.get(PVC, disk.namespace, work.claims[0])
+    for each in filter(None, (disk, claim)):
+        for reason in _WARNINGS:
+            if said := events.last_warning(each, reason, since, cluster):
+                return cut(f"{reason}: {said}", _LONGEST)
+    return ""
 
 
 def _problem(reason: str, remedy: str, command: str) -> Problem:

@@ -82,7 +82,17 @@ def _of_flags(case: Case) -> Iterator[str]:
         node = case.vmi.at("status", "nodeName").text
         yield f"it moves because of the taint {vm_states.drain_taint(case.cluster)} on {node}"
     if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
-        yield "it moves already for another reason"
+        yield _asked_by(case.found.migration)
+
+
+def _asked_by(migration: Object | None) -> str:
+    """Return who asked for a migration that no drain has created."""
+    if migration is None:
+        return "no drain asked for its migration"
+    updated = migrations.AUTOMATIC[1] in migration.annotations
+    return (
+        f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for migration {migration.name}"
+    )
 
 
 def _leftover(case: Case) -> str:
@@ -274,8 +284,13 @@ def _end(case: Case) -> str:
     if settings.disruption:
         return f"; its guest is paused {at} until the copy ends"
     if case.found.late:
-        return f"; cancelled {at} and repeated"
-    return f"; if it has not ended {at}, KubeVirt cancels and repeats it"
+        return f"; cancelled {at}{' and repeated' if _is_repeated(case) else ''}"
+    return f"; if it has not ended {at}, KubeVirt cancels{' and repeats' if _is_repeated(case) else ''} it"
+
+
+def _is_repeated(case: Case) -> bool:
+    """Whether KubeVirt makes a migration again that it has cancelled: not one that a person or another program made."""
+    return case.found.migration is not None and migrations.is_automatic(case.found.migration)
 
 
 def _paused(case: Case) -> Ruling:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, Kind
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE, WORKER
+from virt_admit.model.kubernetes.nodes import WORKER
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import invalid_configuration
 
@@ -244,8 +244,9 @@ def _infrastructure(hyperconverged_: Object) -> bool | None:
 def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | None:
     """Return whether VMs have a second node to migrate to; None if unknown.
 
-    The status of HyperConverged has the answer. Otherwise at least two nodes are needed: those that KubeVirt calls
-    schedulable if any node has that label, else the workers if any node has that role.
+    The status of HyperConverged has the answer. Otherwise at least two nodes are needed: those with KubeVirt's label
+    ``schedulable`` if any node has it, else the workers if any node has that role. virt-controller sets the label to
+    false while virt-handler is silent: such a node is not absent for ever.
 
     Raises:
         Unseen: HyperConverged does not report it and no node is known, but nodes may exist.
@@ -258,7 +259,7 @@ def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | 
         return said
     schedulable = nodes.of_kubevirt(cluster)
     if schedulable:
-        return sum(node.labels[SCHEDULABLE] == "true" for node in schedulable) >= 2
+        return len(schedulable) >= 2
     workers = sum(WORKER in node.labels for node in nodes.every(cluster))
     return workers >= 2 if workers else None
 

@@ -7,33 +7,27 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain import drain_plan, harvester_maintenance, vm_events, vmi_evictions
-from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain import drain_plan, vm_events
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.starts import faulted_volumes, memory_kills, rejected_pods, start_obstacles
-from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_times
+from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import candidates, start_candidates, virt_handlers
-from virt_admit.model.commands import typed, virtctl
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     expand,
-    lifecycle,
     migratability,
     migrations,
     vmis,
-    vms,
 )
-from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -41,7 +35,7 @@ from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
-from virt_admit.reports.explain.vm import commands, parts, status_notes
+from virt_admit.reports.explain.vm import commands, parts, resting, status_notes
 from virt_admit.reports.explain.vm.report import (
     BudgetOfVm,
     DrainOfVm,
@@ -52,11 +46,11 @@ from virt_admit.reports.explain.vm.report import (
     VmReport,
     VolumeOfVm,
 )
+from virt_admit.reports.explain.vm.text import STOPPED
 from virt_admit.reports.outage import report as outage_report
 
 JUDGED: Final[tuple[Kind, ...]] = (VM, VMI, PDB)
 """The kinds whose objects the rules judge for the report."""
-STOPPED: Final = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         unreadable: the resources that may not be listed, as ``plural.group``.
     """
     move = _move(found, cluster)
-    events = move.events if move is not None else _without_node(found, cluster)
+    events = move.events if move is not None else resting.events(found, cluster)
     unseen = [*found.unseen, *(each.unseen for each in events if each.unseen)]
     strategy, origin = _strategy(found, cluster, unseen)
     migratable = _migratable(found, cluster, unseen)
@@ -191,7 +185,7 @@ def _around(
     budgets, unread_budgets = parts.budgets(found.obj, cluster)
     volumes, unread_volumes = parts.volumes(found.obj, cluster, migratable)
     unseen += [*filter(None, (blind, unread_budgets)), *unread_volumes]
-    known = VMI not in _unread_kinds(found)
+    known = VMI not in resting.unread_kinds(found)
     queue = parts.queue(move.row.state if move is not None else None, known and not blind)
     control = move.node.control if move is not None else () if known else None
     return _Around(past, queue, budgets, volumes, control)
@@ -203,17 +197,13 @@ def _commands(
     own = (
         commands.of_running(found, move.row.state, move.events, cluster)
         if move is not None
-        else commands.of_stopped(found, _run_strategy(found), cluster)
+        else commands.of_stopped(found, resting.run_strategy(found), cluster)
     )
     broken = commands.of_parts(
         found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
     )
     repairs = commands.of_problems(move.row.problems) if move is not None else ()
     return tuple(dict.fromkeys((*repairs, *own, *broken)))
-
-
-def _unread_kinds(found: FoundVm) -> set[Kind]:
-    return {kind for kind in (VM, VMI) for what in found.unseen if what.startswith(f"{kind} ")}
 
 
 # --- where it is ---------------------------------------------------------------------------------------------------
@@ -232,71 +222,9 @@ def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
     return _Move(row, plan, outage, vm_events.of_vm(row, plan, lost, cluster))
 
 
-def _without_node(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
-    if VMI in _unread_kinds(found):
-        return vm_events.unread(f"{VMI} {found.full_name}")
-    phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    stuck = start_obstacles.of_vm(found.obj, found.vmi, cluster)
-    if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
-        return vm_events.not_running(stuck.reason, stuck.remedy)
-    if maintained := _maintained(found, cluster):
-        return vm_events.not_running(f"it is not running: it {maintained}")
-    if found.vmi is not None and phase in migrations.FINAL_PHASES:
-        return vm_events.not_running(*_ended(found, found.vmi, cluster))
-    restore = found.obj.at("status", "restoreInProgress").text
-    if phase is None and restore:
-        return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
-    if found.vmi is None or phase is None:
-        lacks = start_obstacles.of_stopped(found.vm, cluster) if found.vm is not None else None
-        refused = vm_writes.refused_start(found.vm, cluster) if found.vm is not None else None
-        if lacks is None and refused is not None:
-            return vm_events.not_running(
-                f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
-            )
-        if lacks is None:
-            return vm_events.not_running()
-        return vm_events.not_running(f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy)
-    why, remedy = (f", because {stuck.reason}", stuck.remedy) if stuck is not None else ("", "")
-    return vm_events.not_running(f"it does not run yet (its VMI is {phase}){why}", remedy)
-
-
-def _maintained(found: FoundVm, cluster: Cluster) -> str:
-    """Return that a VM which does not run was shut down for a maintenance; empty: nothing shows it."""
-    rests = found.vmi is None or found.vmi.at("status", "phase").text in migrations.FINAL_PHASES
-    return harvester_maintenance.stopped(found.vm, cluster) if rests and found.vm is not None else ""
-
-
-def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
-    """Return why a VM whose VMI has ended does not run, and what starts it; no remedy: KubeVirt does, or no command does."""
-    phase, strategy = vmi.at("status", "phase").text or "", _run_strategy(found) or ""
-    outcomes = lifecycle.RUN_STRATEGY.get(strategy)
-    then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
-    killed = memory_kills.problem(vmi, cluster) if phase == "Failed" else None
-    because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
-    if then is not Then.OFF:
-        return f"it is not running: its VMI is {phase}{because}", avoid
-    entered = clock.instant(migrations.entered(vmi, phase))
-    since = f" {vm_states_times.clock_words(entered, cluster)} ago" if entered and clock.now(cluster) else ""
-    ended = f"shut down{since}{_by(vmi, cluster)}" if phase == "Succeeded" else f"ended with an error{since}"
-    stays = f"{because}. {strategy}" if because else f", and {strategy}"
-    reason = f"it is not running: its guest {ended} (its VMI is {phase}){stays} does not start it again"
-    start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
-    again = "start it; with runStrategy Always KubeVirt would do that"
-    return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
-
-
-def _by(vmi: Object, cluster: Cluster) -> str:
-    """Return what shuts a guest down; empty: its eviction strategy leaves the guest itself alone."""
-    try:
-        drained = vmi_evictions.eviction(vmi, cluster) is Eviction.SHUTS_DOWN
-    except Unseen:
-        return ""
-    return f", by itself or by a drain of {vmi.at('status', 'nodeName').text or 'its node'}" if drained else ""
-
-
 def _resting(found: FoundVm) -> str | None:
     """Return the state of a VM that is on no node; None: that is not known."""
-    if VMI in _unread_kinds(found):
+    if VMI in resting.unread_kinds(found):
         return None
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
     return STOPPED if found.vmi is None or phase in migrations.FINAL_PHASES else "starting"
@@ -310,11 +238,11 @@ def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
         name=found.name,
         kind=found.vm.kind if found.vm is not None else _owner_kind(found),
         running=None
-        if VMI in _unread_kinds(found)
+        if VMI in resting.unread_kinds(found)
         else vmi is not None and vmi.at("status", "phase").text == "Running",
         node=node,
         phase=vmi.at("status", "phase").text if vmi is not None else None,
-        run_strategy=_run_strategy(found),
+        run_strategy=resting.run_strategy(found),
         status=found.vm.at("status", "printableStatus").text if found.vm is not None else None,
         node_reports=not node_health.silence_now(node, cluster) if node else None,
         node_lost=virt_handlers.is_lost(cluster, node) if node else None,
@@ -325,10 +253,6 @@ def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
 def _owner_kind(found: FoundVm) -> str:
     """Return the kind of what a user would edit: the VM of a VMI also if it could not be read."""
     return VM.kind if vmis.owner(found.obj, VM.kind) else VMI.kind
-
-
-def _run_strategy(found: FoundVm) -> str | None:
-    return vms.run_strategy(vms.vm_spec(found.vm)) if found.vm is not None else None
 
 
 # --- what decides --------------------------------------------------------------------------------------------------
@@ -354,7 +278,7 @@ def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | N
             return _assessed(found, cluster, unseen)  # KubeVirt says it after the start
         unseen += [] if known is not None else [f"condition LiveMigratable of {VMI} {found.full_name}"]
         return known
-    if VMI in _unread_kinds(found):
+    if VMI in resting.unread_kinds(found):
         return None
     return _assessed(found, cluster, unseen)
 

@@ -14,7 +14,7 @@ from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import lifecycle
+from virt_admit.model.kubevirt.instances import lifecycle, migrations
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import versions
@@ -124,4 +124,6 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
     """Return what not to do while a VM is in this state."""
     if state.state is State.TWO_PODS and left_pods.of_vmi(vmi, cluster) is not None:
         return ()  # the guest has certainly left one of them
+    if state.state is State.RUNNING and (state.migration is None or not migrations.is_automatic(state.migration)):
+        return ()
     return (_AVOID[state.state],) if state.state in _AVOID else ()

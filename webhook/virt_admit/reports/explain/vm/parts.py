@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.drain.starts import unattached_volumes
+from virt_admit.forecasts.drain.starts import hotplug_phases
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -94,7 +94,7 @@ def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | Non
     if found is None:
         return VolumeOfVm(name, kind, claim, None, None, None, f"claim {claim} does not exist")
     modes = tuple(item.text for item in found.at("spec", "accessModes").items() if item.text)
-    apart = unattached_volumes.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
+    apart = hotplug_phases.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
     why, remedy = ((apart.reason,), apart.remedy) if apart is not None else ((), "")
     problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text

@@ -12,19 +12,18 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.starts import unattached_volumes
+from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
-from virt_admit.forecasts.placement import running_launchers, virt_handlers, volume_attachments
-from virt_admit.model import deschedulers
+from virt_admit.forecasts.placement import running_launchers, virt_handlers
+from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM, VM_SNAPSHOT
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
-from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates import cordoners
@@ -47,6 +46,9 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _paused(found.vmi, cluster)
         yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
+        yield from _evicted(found, cluster)
+        yield from _moving(found.vmi)
+        yield from _unplugged(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
         yield from _descheduled(found.vmi, cluster)
         yield from _cordoned(found.vmi, cluster)
@@ -129,6 +131,33 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
         yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
 
 
+def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
+    """Yield that kubelets evicted earlier pods of a VM that runs again: its guest may end in the same way."""
+    if found.vmi is None or found.vmi.at("status", "phase").text != "Running":
+        return
+    if ended := evicted_launchers.problem(found.vm or found.vmi, None, cluster):
+        yield f"{ended.reason}. It runs again and may end in the same way. {capital(ended.remedy)}"
+
+
+def _moving(vmi: Object) -> Iterator[str]:
+    """Yield what a migration under way looks like: it is no fault."""
+    state = vmi.at("status", "migrationState")
+    target, ended = state["targetNode"].text, state["completed"].boolean or state["endTimestamp"].present
+    if target and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
+        yield (
+            f"it migrates to {target}: until that ends it has two launcher pods, its volumes are attached to both nodes, and "
+            "its PodDisruptionBudget demands both pods"
+        )
+
+
+def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which volumes that are unplugged do not leave the node."""
+    here = {volume["name"].text for volume in vmi.at("spec", "volumes").items()}
+    for each in hotplug_phases.stuck(vmi, cluster):
+        if each.name not in here:
+            yield f"volume {each.name}: {each.problem.reason}. {capital(each.problem.remedy)}"
+
+
 def _descheduled(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that a descheduler has evicted a VM, and why it does so again."""
     pod = running_launchers.launchers(cluster).on_node(vmi)
@@ -158,6 +187,9 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """
     node = vmi.at("status", "nodeName").text or ""
     if not node_health.silence_now(node, cluster) or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    if pending := certificate_requests.of_node(node, cluster):
+        yield f"its node {node} {pending.reason}"
         return
     if virt_handlers.outlives_kubelet(cluster, node):
         gone = "; its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
@@ -195,20 +227,24 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
             continue
         said = (obj.condition(kind) for kind in ("Running", "Bound", "Ready"))
         why = next((each["message"].text or "" for each in said if each["message"].text), "")
-        clone = obj.at("spec", "source", "pvc")
-        waits = _copied(clone, found, cluster) if clone.present else ""
+        if phase in waiting_disks.FIRST_START and not _starts_now(found):
+            yield (
+                f"data volume {name} waits for the first start of the VM ({phase}), because its storage class binds then. "
+                "That is as designed"
+            )
+            continue
+        copied = waiting_disks.source(obj, cluster)
+        waits = _copied(copied) if copied is not None else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
         yield f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: {command}"
 
 
-def _copied(source: Field, found: FoundVm, cluster: Cluster) -> str:
+def _starts_now(found: FoundVm) -> bool:
+    """Whether a VM is to run now, as far as is known: then its disks are to be filled."""
+    return found.vmi is not None or found.vm is None or down_vms.should_run(found.vm)
+
+
+def _copied(source: waiting_disks.CopySource) -> str:
     """Return which claim a data volume copies, and who uses it: CDI waits until nothing does (CloneSourceInUse)."""
-    namespace, claim = source["namespace"].text or found.namespace, source["name"].text or "?"
-    users = sorted(map(_user, volume_attachments.users(namespace, claim, cluster)))
-    ends = f": stop {names(users)}, or wait for its end" if users else ""
-    return f", a copy of claim {namespace}/{claim}, which waits while a pod uses that claim{ends}"
-
-
-def _user(pod: Object) -> str:
-    vmi = vm_ledger.vmi_name(pod)
-    return f"VM {pod.namespace}/{vmi}" if vmi else f"pod {pod.full_name}"
+    users = f": stop {names(source.who)}, else it never begins" if source.users else ""
+    return f", a copy of claim {source.words}, which waits while a pod uses that claim{users}"

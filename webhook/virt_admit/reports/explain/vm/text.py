@@ -13,6 +13,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
+from virt_admit.reports.drain.words import state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
 from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
@@ -22,6 +23,9 @@ _MOST_NODES: Final = 10
 _SHORT: Final = 60
 """Characters of a reason that is repeated rather than referred to."""
 _MOST_RULES: Final = 10
+_OTHER: Final = "a person or another program"
+"""Who asked for a migration that neither a drain nor an update of KubeVirt asked for."""
+STOPPED: Final = "stopped"
 _SUBJECT: Final = "the VM "
 EVENTS: Final = {
     "drain": "a drain of its node",
@@ -73,7 +77,7 @@ def headline(report: VmReport) -> str:
     if vm.node is None:
         status = f" ({vm.status})" if vm.status else ""
         return (
-            f"{called}: not running{status}" if report.state == "stopped" else f"{called}: {vm.phase}, does not run yet"
+            f"{called}: not running{status}" if report.state == STOPPED else f"{called}: {vm.phase}, does not run yet"
         )
     silent = (
         ", which does not report"
@@ -93,7 +97,7 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
         yield "run strategy", report.vm.run_strategy or UNKNOWN
     yield "eviction strategy", _strategy(report)
     yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
-    if report.vm.node is None:
+    if report.vm.node is None or report.state == STOPPED:
         later = ", but see below what keeps it from starting" if report.candidates and report.events[0].remedy else ""
         yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
         return
@@ -101,7 +105,7 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     stays = report.candidates and report.events[0].outcome == VmOutcome.BLOCKS
     later = ", but see below what keeps it from moving" if stays else ""
     yield "could go to", f"{_named(report.candidates, 'no other node')}{later}"
-    yield "queue", _queue(report)
+    yield "migration queue", _queue(report)
 
 
 def _state(report: VmReport) -> str:
@@ -110,9 +114,18 @@ def _state(report: VmReport) -> str:
     drain = report.drain
     since = f" since {drain.since}" if drain.since else ""
     until = f", next step at {drain.until}" if drain.until else ""
-    flags = f" ({', '.join(drain.flags)})" if drain.flags else ""
     attempts = f", {count(drain.attempts, 'failed attempt')}" if drain.attempts else ""
-    return f"{report.state}{flags}{since}{until}{attempts}"
+    again = ", KubeVirt starts it again" if _starts_again(report) else ""
+    return f"{state_words(report.state, drain.flags)}{again}{since}{until}{attempts}"
+
+
+def _starts_again(report: VmReport) -> bool:
+    """Whether a VM whose guest has failed is about to start again."""
+    return (
+        report.state == STOPPED
+        and report.vm.phase == "Failed"
+        and report.vm.run_strategy in ("Always", "RerunOnFailure")
+    )
 
 
 def _strategy(report: VmReport) -> str:
@@ -143,7 +156,7 @@ def _queue(report: VmReport) -> str:
     if queue is None:
         return UNKNOWN
     if not queue.waits:
-        return "waits for no place"
+        return "it does not wait for a place"
     others = f" with {count(queue.others, 'other VM')}" if queue.others else ""
     return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
 
@@ -216,7 +229,8 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         way = f"{each.source or '?'} to {each.target or '?'}"
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
         failed = f"class {each.failure.class_}: {each.failure.text or 'no reason given'}" if each.failure else ""
-        yield each.created or "?", each.name, each.phase, way, each.asked_by, "; ".join(filter(None, (failed, took)))
+        by = _OTHER if each.asked_by == "other" else each.asked_by
+        yield each.created or "?", each.name, each.phase, way, by, "; ".join(filter(None, (failed, took)))
 
 
 def budgets(found: tuple[BudgetOfVm, ...] | None) -> Iterator[tuple[str, ...]]:

@@ -1,0 +1,107 @@
+"""What looks like a part that stands still and is not one: a phase of the last minute, a copy that goes on, a fitting limit."""
+
+import pytest
+
+from tests.healthy.clusters import plain
+from tests.healthy.parts import ago, api_service
+
+from .machines import find, guest, migration
+from .stuck_parts import copying, ending, evicted, first_start, hotplugged, limits
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        hotplugged("Detaching", age=1),
+        hotplugged("AttachedToNode", age=2),
+        hotplugged("Ready", target="sda"),
+    ],
+)
+def test_a_volume_on_its_way_or_in_the_guest(ask, items):
+    assert "lacks it" not in ask(items, "explain", "vm/db")
+    assert "vmi-hotplug-stuck" not in ask(items, "scan")
+
+
+def test_a_disk_in_the_guest_may_still_be_detached_by_a_drain(ask):
+    assert "may detach disks of the running guest" in ask(hotplugged("Ready", target="sda"), "drain", "w2")
+
+
+@pytest.mark.parametrize("default", [{"ephemeral-storage": "30Gi"}, {"memory": "1Gi"}, {}])
+def test_a_limit_that_fits(ask, default):
+    items = [*plain((1, 6)), *guest("web", "w1"), limits(**default)]
+    volumes = [{"name": "scratch", "emptyDisk": {"capacity": "20Gi"}}]
+    find(items, "VirtualMachine", "web")["spec"]["template"]["spec"]["volumes"] += volumes
+    assert "vm-empty-disk-above-limit" not in ask(items, "scan")
+
+
+def test_a_guest_that_failed_by_itself(ask):
+    items = evicted(times=1)
+    pod = next(each for each in items if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted")
+    del pod["status"]["reason"], pod["status"]["message"]
+    said = ask(items, "explain", "vm/worker")
+    assert "evicted its pod" not in said
+    assert "it is not running: its VMI is Failed" in said
+
+
+def test_a_vm_that_runs_again_says_what_ended_it(ask):
+    items = evicted(times=2)
+    vmi = find(items, "VirtualMachineInstance", "worker")
+    vmi["status"]["phase"] = "Running"
+    pod = next(each for each in items if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted")
+    pod["status"] = {"phase": "Running"}
+    said = ask(items, "explain", "vm/worker")
+    assert "evicted its pod 12 min ago" in said
+    assert "It runs again and may end in the same way" in said
+    assert "vm-start-stuck" not in said
+
+
+def test_an_api_that_keeps_no_namespace(ask):
+    items = [*plain((1, 6)), ending("ci-1", "metrics.example.com/v1")]
+    assert "stay" not in ask([*items, api_service("v1", "other.example.com", ("gone", "api"))], "scan")
+
+
+@pytest.mark.parametrize("status", [{"progress": "31.5%"}, {"phase": "Succeeded"}])
+def test_a_copy_that_goes_on(ask, status):
+    said = ask(copying(**status), "explain", "vm/app")
+    assert "CDI does not copy" not in said
+
+
+def test_a_copy_of_a_claim_that_nothing_uses(ask):
+    items = [each for each in copying() if each["metadata"]["name"] != "virt-launcher-golden-k2x7q"]
+    said = ask(items, "explain", "vm/app")
+    assert "CDI does not copy" not in said
+    assert "because its disk app is not filled yet (CSICloneInProgress" in said
+    assert "vm-start-stuck" not in ask(items, "scan")
+
+
+def test_a_vm_that_was_never_started_is_no_fault(ask):
+    assert "lab" not in ask(first_start(), "scan")
+
+
+def test_a_migration_that_a_person_asked_for_is_not_repeated(ask):
+    items = plain((1, 6)) + guest("web", "w1")
+    state = {"targetNode": "w2", "targetPod": "virt-launcher-web-new", "startTimestamp": ago(seconds=70)}
+    phases = {"Pending": 90, "Scheduling": 85, "Scheduled": 80, "PreparingTarget": 76, "TargetReady": 73, "Running": 70}
+    moved = migration("web", phases, name="kubevirt-migrate-vm-8x2kp", state=state, notes={})
+    find(items, "VirtualMachineInstance", "web")["status"]["migrationState"] = moved["status"]["migrationState"]
+    said = ask([*items, moved], "explain", "vm/web")
+    assert "KubeVirt cancels it; a person or another program asked for migration kubevirt-migrate-vm-8x2kp" in said
+    assert "until that ends it has two launcher pods" in said
+    assert not {"foreign", "another reason", "cancels and repeats", "\nAvoid\n"} & {
+        word for word in ("foreign", "another reason", "cancels and repeats", "\nAvoid\n") if word in said
+    }
+    drained = ask([*items, migration("web", phases, state=state)], "drain", "w1")
+    assert "cancels and repeats it" in drained
+
+
+def test_nodes_that_are_silent_for_now_are_not_absent(ask):
+    items = plain((1, 6)) + guest("web", "w1")
+    for name in ("w2", "w3"):
+        node = find(items, "Node", name)
+        node["metadata"]["labels"]["kubevirt.io/schedulable"] = "false"
+        for each in node["status"]["conditions"]:
+            if each["type"] == "Ready":
+                each |= {"status": "Unknown", "lastTransitionTime": ago(minutes=41)}
+    said = ask(items, "scan")
+    assert "cluster-eviction-strategy-single-node" not in said
+    assert "Add a node" not in said

@@ -1,0 +1,205 @@
+"""Hotplugged volumes whose phase stands still: they do not reach the guest, or do not leave it.
+
+virt-controller and virt-handler write the phases: Pending or Bound (its claim), AttachedToNode (its attachment pod exists),
+MountedToPod (virt-handler has given it to the launcher pod), Ready (the guest has it); on the way back UnMountedFromPod and
+Detaching. A phase has no time, so it counts as late by the age of the pod. KubeVirt refuses no migration because of a phase.
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/storage.go#processHotplugVolumeStatus #updateVolumeStatus,
+:pkg/virt-handler/vm.go#updateHotplugVolumeStatus, pull requests kubevirt/kubevirt#16159, #17139 and #18044.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.starts import unattached_volumes
+from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import POD, PVC, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubevirt.instances import migratability, vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import Problem, ProblemCause
+
+_LATE: Final = timedelta(minutes=5)
+_LONGEST: Final = 150
+_MOUNTED: Final = "MountedToPod"
+_LEAVING: Final = ("Detaching", "UnMountedFromPod")
+_ARRIVING: Final = ("Pending", "Bound", "AttachedToNode", _MOUNTED)
+_LEAVES_DETACHING: Final = Version(1, 8, 2)
+"""From here on virt-controller resets the phase of a volume that is plugged again."""
+
+
+class StuckVolume(NamedTuple):
+    """A hotplugged volume whose phase stands still."""
+
+    field: Field
+    """Its item of ``status.volumeStatus``."""
+    name: str
+    problem: Problem
+
+
+def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
+    """Yield the hotplugged volumes of a VMI that runs which stand still, in the order of their names in the status."""
+    if vmi.at("status", "phase").text != "Running" or vmi.deleted:
+        return
+    claims = dict(_claims(vmi))
+    for status in vmi.at("status", "volumeStatus").items():
+        name = status["name"].text or ""
+        if not name or not status["hotplugVolume"].is_map:
+            continue
+        found = problem(vmi, name, claims[name], cluster) if name in claims else _unplugged(vmi, status, cluster)
+        if found is not None:
+            yield StuckVolume(status, name, found)
+
+
+def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
+    """Return why a hotplugged volume in the spec of a VMI that runs is not in the guest; None: it is, or it is on its way."""
+    return unattached_volumes.problem(vmi, volume, claim, cluster) or _unfinished(vmi, volume, claim, cluster)
+
+
+def absent_claims(vmi: Object) -> frozenset[str]:
+    """Return the claims of the hotplugged volumes that the guest does not have."""
+    claims = dict(_claims(vmi))
+    return frozenset(
+        claims[status["name"].text or ""]
+        for status in vmi.at("status", "volumeStatus").items()
+        if status["name"].text in claims
+        and status["hotplugVolume"].is_map
+        and not status["target"].text
+        and status["phase"].text in (*_LEAVING, *_ARRIVING)
+    )
+
+
+def _claims(vmi: Object) -> Iterator[tuple[str, str]]:
+    """Yield the volumes of a VMI spec that use a claim, each with the claim."""
+    for volume in vmi.at("spec", "volumes").items():
+        claim = migratability.claim_of(volume)
+        if claim is not None and claim.text and volume["name"].text:
+            yield volume["name"].text, claim.text
+
+
+def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
+    status = next((each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume), None)
+    if status is None or not status["hotplugVolume"].is_map or status["target"].text:
+        return None
+    phase = status["phase"].text or ""
+    if phase in ("Pending", "Bound"):
+        return _without_pod(vmi, status, claim, cluster)
+    pod = _pod(vmi, status, cluster)
+    created = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
+    if pod is None or not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
+        return None
+    since = f"its pod {pod.name} runs since {vm_states_times.age(created, cluster)}"
+    node = vmi.at("status", "nodeName").text or ""
+    if phase in _LEAVING:
+        return _plugged_again(vmi, volume, phase, since, cluster)
+    if phase == "AttachedToNode":
+        reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
+        return _of(reason, "see what virt-handler logs about it", _logs_of_handler(node, cluster))
+    if phase == _MOUNTED:
+        launcher = _launcher(vmi, cluster)
+        reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
+        return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
+    return None
+
+
+def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cluster) -> Problem:
+    """Return that a volume was unplugged and plugged again before its first pod was gone, and kept the phase of that."""
+    release = versions.kubevirt_version(cluster)
+    leaves = release is not None and release >= _LEAVES_DETACHING
+    ends = "" if leaves else ". KubeVirt does not leave this phase by itself"
+    reason = f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
+    unplug = _unplug(vmi, volume)
+    update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
+    words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
+    return _of(reason, words, unplug)
+
+
+def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Problem | None:
+    """Return why a volume waits for its claim, or for the pod that attaches it."""
+    namespace = vms.namespace_of(vmi)
+    said = " ".join((status["message"].text or "").split())
+    try:
+        found = cluster.get(PVC, namespace, claim)
+    except Unseen:
+        return None
+    if found is None:
+        return _of(f"the guest lacks it: claim {claim} does not exist", "create it, or unplug the volume")
+    created = clock.instant(found.metadata["creationTimestamp"].text)
+    if not vm_states_times.is_older(created, _LATE, cluster):
+        return None
+    state = found.at("status", "phase").text or "not bound"
+    described = kubectl("describe", PVC, claim, namespace)
+    if state != "Bound":
+        return _of(f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described)
+    waits = f" ({cut(said, _LONGEST)})" if said else ""
+    refused = vmi.condition("Synchronized")
+    why = cut(" ".join((refused["message"].text or "").split()), _LONGEST) if refused["status"].text == "False" else ""
+    if not why:
+        return None  # virt-controller makes its pod in the next moment
+    reason = f"the guest lacks it: no pod attaches it{waits}: {why}"
+    return _of(reason, "remove that cause", kubectl("describe", VMI, vmi.name, namespace))
+
+
+def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
+    """Return why a volume that is no longer in the spec does not leave the guest or the node; None: it is on its way."""
+    phase, pod = status["phase"].text or "", _pod(vmi, status, cluster)
+    if phase in _LEAVING:
+        ends = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
+        if pod is None or not pod.deleted or not vm_states_times.is_older(ends, _LATE, cluster):
+            return None
+        on = pod.at("spec", "nodeName").text or "its node"
+        late = vm_states_times.age(ends, cluster)
+        reason = (
+            f"it is unplugged, but its pod {pod.name} on {on} should have ended {late} ago, so the claim stays attached"
+        )
+        return _of(
+            reason, f"repair the kubelet or the storage of {on}", kubectl("describe", POD, pod.name, pod.namespace)
+        )
+    return None  # in the phase Ready the guest may be about to give it up: nothing says since when
+
+
+def _launcher(vmi: Object, cluster: Cluster) -> Object | None:
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    node = vmi.at("status", "nodeName").text
+    here = (pod for pod in own if vm_states_motion.is_of(pod, vmi) and pod.at("spec", "nodeName").text == node)
+    return next(here, None)
+
+
+def _pod(vmi: Object, status: Field, cluster: Cluster) -> Object | None:
+    """Return the pod that attaches a volume, by the name in the status."""
+    name = status.at("hotplugVolume", "attachPodName").text or ""
+    launcher = _launcher(vmi, cluster)
+    owner = launcher.metadata["uid"].text if launcher is not None else None
+    own = vm_states_motion.motion(cluster).attachments.get(owner or "-", ())
+    return next((pod for pod in own if pod.name == name), None)
+
+
+def _runs(pod: Object) -> bool:
+    return not pod.deleted and pod.at("status", "phase").text == "Running"
+
+
+def _unplug(vmi: Object, volume: str) -> str:
+    return shell("virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", "-n", vms.namespace_of(vmi))
+
+
+def _logs_of_launcher(pod: Object | None) -> str:
+    if pod is None:
+        return ""
+    return shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace)
+
+
+def _logs_of_handler(node: str, cluster: Cluster) -> str:
+    handler = virt_handlers.pod(cluster, node)
+    return shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler is not None else ""
+
+
+def _of(reason: str, remedy: str, command: str = "") -> Problem:
+    return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)

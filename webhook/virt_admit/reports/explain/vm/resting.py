@@ -1,0 +1,123 @@
+"""Why a VM does not run: the nearest cause that the forecasts know, else what its own status says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.drain import harvester_maintenance, vm_events, vmi_evictions
+from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.starts import start_obstacles, waiting_disks
+from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.vm_events import EventForecast
+from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VM, VMI, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
+from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.messages import cut
+
+_LONGEST: Final = 200
+
+
+def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
+    """Return what happens to a VM that is on no node: nothing, and why it does not run."""
+    if VMI in unread_kinds(found):
+        return vm_events.unread(f"{VMI} {found.full_name}")
+    phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    stuck = start_obstacles.of_vm(found.vm or found.obj, found.vmi, cluster)
+    if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
+        return vm_events.not_running(stuck.reason, stuck.remedy)
+    if maintained := _maintained(found, cluster):
+        return vm_events.not_running(f"it is not running: it {maintained}")
+    if found.vmi is not None and phase in migrations.FINAL_PHASES:
+        return vm_events.not_running(*_ended(found, found.vmi, cluster))
+    restore = found.obj.at("status", "restoreInProgress").text
+    if phase is None and restore:
+        return vm_events.not_running(f"KubeVirt does not start it before restore {restore} ends")
+    if found.vmi is None or phase is None:
+        return vm_events.not_running(*_absent(found, cluster))
+    why, remedy = (stuck.reason, stuck.remedy) if stuck is not None else (_waits(found, cluster), "")
+    because = f", because {why}" if why else ""
+    return vm_events.not_running(f"it does not run yet (its VMI is {phase}){because}", remedy)
+
+
+def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
+    """Return why a VM has no VMI, and what to do."""
+    vm = found.vm
+    if vm is None:
+        return vm_events.NOT_RUNNING, ""
+    if down_vms.should_run(vm) and (waits := _failed(vm) or _waits(found, cluster)):
+        return f"{vm_events.NOT_RUNNING}: {waits}", ""
+    lacks = start_obstacles.of_stopped(vm, cluster)
+    if lacks is not None:
+        return f"{vm_events.NOT_RUNNING}, and could not start: {lacks.reason}", lacks.remedy
+    refused = vm_writes.refused_start(vm, cluster)
+    if refused is not None:
+        return f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
+    return vm_events.NOT_RUNNING, ""
+
+
+def _failed(vm: Object) -> str:
+    """Return that the last starts of a VM failed, as its status says; empty: they did not."""
+    failure = vm.at("status", "startFailure")
+    times = failure["consecutiveFailCount"].integer
+    if not times:
+        return ""
+    why = vm.condition("Failure")["message"].text
+    again = failure["retryAfterTimestamp"].text
+    next_one = f", and KubeVirt starts it again at {again}" if again else ""
+    return f"its last {times} starts failed{next_one}{f': {cut(why, _LONGEST)}' if why else ''}"
+
+
+def _waits(found: FoundVm, cluster: Cluster) -> str:
+    """Return which disk a VM that starts waits for; empty: none is known to be unfinished."""
+    volumes = (volume.at("dataVolume", "name").text for volume in vms.vmi_spec(found.obj)["volumes"].items())
+    words = (waiting_disks.words(found.obj, volume, cluster) for volume in volumes if volume)
+    return next(filter(None, words), "")
+
+
+def _maintained(found: FoundVm, cluster: Cluster) -> str:
+    """Return that a VM which does not run was shut down for a maintenance; empty: nothing shows it."""
+    rests = found.vmi is None or found.vmi.at("status", "phase").text in migrations.FINAL_PHASES
+    return harvester_maintenance.stopped(found.vm, cluster) if rests and found.vm is not None else ""
+
+
+def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return why a VM whose VMI has ended does not run, and what starts it; no remedy: KubeVirt does, or no command does."""
+    phase, strategy = vmi.at("status", "phase").text or "", run_strategy(found) or ""
+    outcomes = lifecycle.RUN_STRATEGY.get(strategy)
+    then = (outcomes.shutdown if phase == "Succeeded" else outcomes.crash) if outcomes is not None else None
+    killed = start_obstacles.ended(found.vm or found.obj, vmi, cluster)
+    because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
+    if then is not Then.OFF:
+        return f"it is not running: its VMI is {phase}{because}", avoid
+    entered = clock.instant(migrations.entered(vmi, phase))
+    since = f" {vm_states_times.clock_words(entered, cluster)} ago" if entered and clock.now(cluster) else ""
+    ended = f"shut down{since}{_by(vmi, cluster)}" if phase == "Succeeded" else f"ended with an error{since}"
+    stays = f"{because}. {strategy}" if because else f", and {strategy}"
+    reason = f"it is not running: its guest {ended} (its VMI is {phase}){stays} does not start it again"
+    start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
+    again = "start it; with runStrategy Always KubeVirt would do that"
+    return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
+
+
+def _by(vmi: Object, cluster: Cluster) -> str:
+    """Return what shuts a guest down; empty: its eviction strategy leaves the guest itself alone."""
+    try:
+        drained = vmi_evictions.eviction(vmi, cluster) is Eviction.SHUTS_DOWN
+    except Unseen:
+        return ""
+    return f", by itself or by a drain of {vmi.at('status', 'nodeName').text or 'its node'}" if drained else ""
+
+
+def unread_kinds(found: FoundVm) -> set[Kind]:
+    """Return which of the two objects of a VM could not be read."""
+    return {kind for kind in (VM, VMI) for what in found.unseen if what.startswith(f"{kind} ")}
+
+
+def run_strategy(found: FoundVm) -> str | None:
+    """Return the run strategy of a VM; None: it has none, or the VM is not known."""
+    return vms.run_strategy(vms.vm_spec(found.vm)) if found.vm is not None else None
