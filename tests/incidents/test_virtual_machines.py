@@ -13,6 +13,7 @@ from tests.incidents import (
     cordons,
     failures,
     fourth_look,
+    held_budgets,
     held_nodes,
     leftovers,
     paused,
@@ -40,6 +41,7 @@ INCIDENTS = [
     *paused.incidents(),
     *cordons.incidents(),
     *held_nodes.incidents(),
+    *held_budgets.incidents(),
 ]
 
 

@@ -86,9 +86,9 @@ def _unready_since(pod: Object | None) -> str | None:
 
 
 def _not_rebooted(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield why kured does not reboot a node that is to be rebooted."""
-    hold = kured.hold(cluster) if kured.waits(node) else None
-    if hold is not None:
+    """Yield why kured does not reboot a node that is to be rebooted, or may be."""
+    hold = kured.hold(cluster)
+    if hold is not None and (node.name in hold.waiting or not hold.knows_waiting):
         yield f"{capital(hold.reason(cluster))}. {capital(hold.remedy)}"
 
 
