@@ -16,6 +16,7 @@ from tests.incidents import (
     held_budgets,
     held_nodes,
     leftovers,
+    node_plugins,
     paused,
     placement,
     second_look,
@@ -42,6 +43,7 @@ INCIDENTS = [
     *cordons.incidents(),
     *held_nodes.incidents(),
     *held_budgets.incidents(),
+    *node_plugins.incidents(),
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -21,7 +22,12 @@ from virt_admit.model.node_updates import cordoners, kured
 from virt_admit.model.remediation import fence_taints
 
 READS: Final[Reads] = union(
-    certificate_requests.READS, cordoners.READS, fence_taints.READS, kured.READS, virt_handlers.READS
+    certificate_requests.READS,
+    driver_daemons.READS,
+    cordoners.READS,
+    fence_taints.READS,
+    kured.READS,
+    virt_handlers.READS,
 )
 
 
@@ -31,6 +37,7 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _without_certificate(node, cluster)
     yield from _cordoned(node, cluster)
     yield from _takes_no_vm(node, cluster)
+    yield from driver_daemons.stale(node, cluster)
     yield from _not_rebooted(node, cluster)
     yield from _still_fenced(node, cluster)
 
