@@ -38,6 +38,61 @@ def lock_in_the_scan() -> Incident:
     return Incident("lock-in-scan", f"{KURED}/issues/137", locked("w9"), YES, facts, ("scan",))
 
 
+def locked_in_use(*arguments: str, seconds: int = 0, needed: bool = False) -> list[dict]:
+    """Return the cluster with a lock of yesterday and the marks that kured writes with these arguments."""
+    items = locked("w9", seconds)
+    daemon = find(items, "DaemonSet", "kured")
+    lock = json.loads(daemon["metadata"]["annotations"]["weave.works/kured-node-lock"]) | {"created": ago(hours=20)}
+    daemon["metadata"]["annotations"]["weave.works/kured-node-lock"] = json.dumps(lock)
+    daemon["spec"]["template"]["spec"]["containers"][0]["args"] = list(arguments)
+    for name in ("w1", "w2", "w3"):
+        notes = find(items, "Node", name)["metadata"]["annotations"]
+        del notes["weave.works/kured-reboot-in-progress"]
+        if needed:
+            notes["weave.works/kured-most-recent-reboot-needed"] = ago(hours=18)
+    return items
+
+
+def lock_and_nodes_that_need_a_reboot(*ask: str) -> Incident:
+    """The nodes have only the mark that stays."""
+    facts: tuple[str, ...] = (r"w9, which does not exist",)
+    if ask[0] == "scan":
+        facts += (
+            r"\[node-reboot-held\]\n +to do: kubectl annotate daemonset kured -n kube-system weave.works/kured-node-lock-",
+        )
+    else:
+        facts += (r"w1, w2, w3 wait for a reboot, and that does not end by itself", r"No: |possible  no")
+    items = locked_in_use("--annotate-nodes=true", needed=True)
+    return Incident("-".join(("lock-needed", *ask)), f"{KURED}/issues/137", items, YES, facts, ask)
+
+
+def lock_and_nodes_without_marks(*ask: str) -> Incident:
+    """Without its argument kured marks no node, so that those which wait are not known."""
+    facts: tuple[str, ...] = (r"w9, which does not exist", r"weave.works/kured-node-lock")
+    if ask[0] == "scan":
+        facts += (r"Kured never reboots any node", r"(?s)\A(?!.*node-reboot-held.*node-reboot-held)")
+    else:
+        facts += (r"Each node that needs a reboot waits for it", r"(?s)\A(?!.*Yes: )(?!.*possible  yes)")
+    return Incident("-".join(("lock-unmarked", *ask)), f"{KURED}/issues/137", locked_in_use(), YES, facts, ask)
+
+
+def lock_and_nodes_that_need_no_reboot() -> Incident:
+    """kured would mark nodes: an upgrade by other means passes."""
+    items = locked_in_use("--annotate-nodes")
+    return Incident("lock-unneeded", f"{KURED}/issues/137", items, YES, (r"Yes: ",), ("upgrade",))
+
+
+def lock_that_still_lasts() -> Incident:
+    facts = (
+        r"Yes: ",
+        r"w1, w2, w3 wait for the lock of kured \(DaemonSet kube-system/kured\), which w9 has for 20 h 00\. That node does not "
+        r"exist any more\. Its lock expires at",
+        r"(?s)\A(?!.*reboots no node)",
+    )
+    items = locked_in_use("--annotate-nodes=true", seconds=86400, needed=True)
+    return Incident("lock-lasts", f"{KURED}/issues/137", items, YES, facts, ("upgrade",))
+
+
 def lock_that_expires() -> Incident:
     facts = (r"(?s)\A(?!.*kured)(?!.*Kured)", r"Yes: ")
     return Incident("lock-expires", f"{KURED}/issues/63", locked("w9", 3600), YES, facts, ("upgrade",))
@@ -141,6 +196,14 @@ def incidents() -> list[Incident]:
         lock_of_a_node_that_is_gone("upgrade"),
         lock_of_a_node_that_is_gone("explain", "node/w1"),
         lock_in_the_scan(),
+        lock_and_nodes_that_need_a_reboot("scan"),
+        lock_and_nodes_that_need_a_reboot("upgrade"),
+        lock_and_nodes_that_need_a_reboot("explain", "node/w2"),
+        lock_and_nodes_without_marks("scan"),
+        lock_and_nodes_without_marks("upgrade"),
+        lock_and_nodes_without_marks("explain", "node/w2"),
+        lock_and_nodes_that_need_no_reboot(),
+        lock_that_still_lasts(),
         lock_that_expires(),
         lock_of_a_node(),
         volume_of_a_fenced_node("explain", "node/w1"),

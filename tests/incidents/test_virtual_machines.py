@@ -14,8 +14,10 @@ from tests.incidents import (
     failures,
     fifth_look,
     fourth_look,
+    held_budgets,
     held_nodes,
     leftovers,
+    node_plugins,
     paused,
     placement,
     second_look,
@@ -44,6 +46,8 @@ INCIDENTS = [
     *paused.incidents(),
     *cordons.incidents(),
     *held_nodes.incidents(),
+    *held_budgets.incidents(),
+    *node_plugins.incidents(),
 ]
 
 

@@ -23,7 +23,7 @@ from virt_admit.forecasts.drain.budgets import (
     pod_counts,
     unhealthy_pods,
 )
-from virt_admit.forecasts.drain.budgets.operator_eviction import Way
+from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
@@ -90,6 +90,8 @@ class Blocker:
     """Whether a further drain passes: ``kubectl drain`` ends with an error, what updates nodes drains again."""
     awaits: tuple[str, ...] = ()
     """The nodes whose return ends it."""
+    passes: bool = False
+    """Whether these nodes are being rebooted and come back within minutes."""
 
     @property
     def id(self) -> ProblemId:
@@ -141,7 +143,7 @@ class PodEvictions:
     unseen: tuple[str, ...] = ()
     """What could not be determined about budgets of operators and webhooks."""
     passing: tuple[Blocker, ...] = ()
-    """What would block, but ends with the return of other nodes, which a roll-out brings back."""
+    """What would block, but ends with the return of other nodes: they are being rebooted, or a roll-out brings them back."""
 
     @property
     def lasting(self) -> tuple[Blocker, ...]:
@@ -164,6 +166,7 @@ def of_node(
     pods, ended = [pod for pod in here if evicted_pods.is_evicted(pod)], list(filter(evicted_pods.lingers, here))
     blockers: list[Blocker] = []
     waits: list[Wait] = []
+    passing: list[Blocker] = []
     unseen: list[str] = []
     ending = sum(map(evicted_pods.only_ends, (*pods, *ended)))
     silent = _silent_node(node, ending, cluster) if pods or ended or has_vms else None
@@ -177,6 +180,9 @@ def of_node(
             continue
         if isinstance(found, Wait):
             waits.append(found)
+        elif found is not None and found.passes:
+            waits.append(Wait(found.kind, found.namespace, found.name, found.reason))
+            passing.append(found)
         elif found is not None:
             blockers.append(found)
     if silent is not None and (by := awaited_return.awaited(node, cluster)):
@@ -184,8 +190,13 @@ def of_node(
         unseen.append(f"when node {node} reports again, or is freed")
     elif silent is not None:
         blockers.append(silent)
+    found_waits = {(each.kind, each.namespace, each.name): each for each in reversed(waits)}
     return PodEvictions(
-        tuple(_once(blockers)), tuple(_needs(pods)), tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(unseen))
+        tuple(_once(blockers)),
+        tuple(_needs(pods)),
+        tuple(reversed(found_waits.values())),
+        tuple(dict.fromkeys(unseen)),
+        tuple(_once(passing)),
     )
 
 
@@ -251,8 +262,8 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     if len(budgets) > 1:
         if (replacing := _replacing(budgets)) is not None:
             return replacing
-        names = ", ".join(sorted(budget.name for budget in budgets))
-        reason = f"PodDisruptionBudgets {names} select the same pod, and the Eviction API refuses such pods"
+        which = ", ".join(sorted(budget.name for budget in budgets))
+        reason = f"PodDisruptionBudgets {which} select the same pod, and the Eviction API refuses such pods"
         remedy = "Let one budget alone select the pod."
         return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
     return (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
@@ -343,8 +354,7 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return None
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
-        now, awaits = answer.way is Way.NOW, answer.awaits
-        return Blocker(kind, namespace, name, answer.reason, answer.remedy, now, ProblemCause.BUDGET, awaits=awaits)
+        return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster))
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
         scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))
@@ -356,10 +366,24 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return None
     if starting := unhealthy_pods.starting(pod, budget, cluster):
         return Wait(kind, namespace, name, f"it lets pod {pod.name} go once others are ready: {starting}")
-    held = unhealthy_pods.held_up(pod, budget, choice, cluster)
-    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted{f': {held.reason}' if held else ''}"
-    remedy = held.remedy if held else f"Wait until its pods are healthy, or repair them{choice}."
-    return Blocker(kind, namespace, name, reason, remedy, now=True, cause=ProblemCause.BUDGET)
+    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
+    remedy = f"Wait until its pods are healthy, or repair them{choice}."
+    answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)
+    return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster, choice))
+
+
+def _refused(budget: Object, answer: OperatorAnswer) -> Blocker:
+    now, place = answer.way is Way.NOW, (budget.namespace, budget.name)
+    return Blocker(
+        PDB.kind,
+        *place,
+        answer.reason,
+        answer.remedy,
+        now,
+        ProblemCause.BUDGET,
+        awaits=answer.awaits,
+        passes=answer.passes,
+    )
 
 
 def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:

@@ -12,10 +12,18 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.placement.components import missing_objects, network_plugins, node_drivers
+from virt_admit.forecasts.placement.components import (
+    broken_pods,
+    longhorn_nodes,
+    missing_objects,
+    network_plugins,
+    node_drivers,
+    node_pods,
+)
+from virt_admit.forecasts.placement.components.longhorn_nodes import NodeReport
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model import address_pools
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
@@ -27,6 +35,7 @@ from virt_admit.model.scheduler.pods import CONTAINERS
 READS: Final[Reads] = union(
     clock.READS,
     volume_attachments.READS,
+    longhorn_nodes.READS,
     {
         POD: (
             "metadata.creationTimestamp",
@@ -69,11 +78,19 @@ _RECENT: Final = timedelta(minutes=5)
 
 def failure(pod: Object, cluster: Cluster) -> str:
     """Return why a pod does not start, in about 200 characters; empty: nothing says so."""
-    said = _said(pod, cluster)
+    said, on = _said(pod, cluster), pod.at("spec", "nodeName").text or ""
     full, missing = address_pools.full_range(said, cluster), missing_objects.of_pod(pod, said, cluster)
     if missing is not None:
         return missing.what
-    return full.what if full is not None else cut_middle(said, _WORDS)
+    if full is not None:
+        return full.what
+    unregistered = node_drivers.named_by(said, on)
+    if unregistered is not None and said.startswith(_BY_KUBELET):
+        node, driver = unregistered
+        return f"driver {driver} is not registered on {node}{node_drivers.because(driver, node, cluster)}"
+    words = cut_middle(said.rstrip(". "), _WORDS)
+    report = _report(said, on, cluster)
+    return f"{words}. {report.words}" if report is not None else words
 
 
 def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
@@ -85,15 +102,22 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
     attachment = attachment_fault(pod, cluster)
     if attachment is not None and attachment.remedy and said == attachment.what:
         return attachment.remedy
+    on = pod.at("spec", "nodeName").text or ""
     if full := address_pools.full_range(said, cluster):
         return full.remedy
     if missing := missing_objects.of_pod(pod, said, cluster):
         return missing.remedy
+    if unregistered := node_drivers.named_by(said, on):
+        return node_drivers.remedy(unregistered[1], unregistered[0], cluster)
+    if report := _report(said, on, cluster):
+        return report.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster)
     if named := _VOLUME.search(said):
-        found = next((volume for volume in cluster.known(PV) if volume.name == named[1]), None)
-        driver = found.at("spec", "csi", "driver").text if found is not None else None
+        driver = _driver(named[1], cluster)
+        by_kubelet = said.startswith(_BY_KUBELET)
+        if driver and by_kubelet and (served := _served(driver, named[1], on, cluster)):
+            return served
         if driver:
             return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
     return typed("remove that cause", kubectl("describe", POD, pod.name, pod.namespace))
@@ -104,7 +128,44 @@ def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
     said = _said(pod, cluster)
     if address_pools.full_range(said, cluster) is not None:
         return False  # the range is that of all nodes
-    return network_plugins.NAMED.search(said) is not None or node_drivers.named_by(said) is not None
+    on = pod.at("spec", "nodeName").text or ""
+    driver = node_drivers.named_by(said, on)
+    return (
+        network_plugins.NAMED.search(said) is not None or driver is not None or _report(said, on, cluster) is not None
+    )
+
+
+_BY_KUBELET: Final = ("MountVolume.", "MapVolume.")
+"""How errors begin that the kubelet meets on the node; a volume is attached before."""
+
+
+def _driver(volume: str, cluster: Cluster) -> str:
+    found = next((each for each in cluster.known(PV) if each.name == volume), None)
+    return (found.at("spec", "csi", "driver").text or "") if found is not None else ""
+
+
+def _report(said: str, on: str, cluster: Cluster) -> NodeReport | None:
+    """Return what Longhorn reports of a node that explains why a volume of it cannot be attached or mounted there."""
+    named = _VOLUME.search(said)
+    if named is None or _driver(named[1], cluster) != longhorn_nodes.DRIVER:
+        return None
+    return longhorn_nodes.report(on, said, cluster)
+
+
+def _served(driver: str, volume: str, on: str, cluster: Cluster) -> str:
+    """Return what to look at where the driver fails on a node although the volume is whole; empty: its pod is not known."""
+    pod = node_pods.of_driver(driver, node_pods.of_node(on, cluster))
+    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
+    if broken is not None:
+        return broken.remedy
+    if not longhorn_nodes.is_whole(volume, on, cluster):
+        return ""
+    logs = (
+        shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, "--all-containers")
+        if pod is not None
+        else shell("kubectl", "describe", "node", argument(on))
+    )
+    return typed(f"see why {on} cannot mount the volume, which is attached and has its data", logs)
 
 
 def terminations(pod: Object) -> Iterator[tuple[str, Field]]:

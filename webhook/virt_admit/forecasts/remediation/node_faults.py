@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -20,7 +21,12 @@ from virt_admit.model.node_updates import cordoners, kured
 from virt_admit.model.remediation import fence_taints
 
 READS: Final[Reads] = union(
-    certificate_requests.READS, cordoners.READS, fence_taints.READS, kured.READS, virt_handlers.READS
+    certificate_requests.READS,
+    driver_daemons.READS,
+    cordoners.READS,
+    fence_taints.READS,
+    kured.READS,
+    virt_handlers.READS,
 )
 
 
@@ -30,6 +36,7 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _without_certificate(node, cluster)
     yield from _cordoned(node, cluster)
     yield from _takes_no_vm(node, cluster)
+    yield from driver_daemons.stale(node, cluster)
     yield from _not_rebooted(node, cluster)
     yield from _still_fenced(node, cluster)
 
@@ -79,9 +86,9 @@ def _unready_since(pod: Object | None) -> str | None:
 
 
 def _not_rebooted(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield why kured does not reboot a node that is to be rebooted."""
-    hold = kured.hold(cluster) if kured.waits(node) else None
-    if hold is not None:
+    """Yield why kured does not reboot a node that is to be rebooted, or may be."""
+    hold = kured.hold(cluster)
+    if hold is not None and (node.name in hold.waiting or not hold.knows_waiting):
         yield f"{capital(hold.reason(cluster))}. {capital(hold.remedy)}"
 
 

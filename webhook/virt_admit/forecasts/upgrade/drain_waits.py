@@ -97,7 +97,7 @@ def _without_awaited(node: NodePlan, updated: Collection[str]) -> NodePlan:
     if not passing:
         return node
     left = tuple(each for each in pods.blockers if each not in passing)
-    return replace(node, pods=replace(pods, blockers=left, passing=tuple(passing)))
+    return replace(node, pods=replace(pods, blockers=left, passing=(*pods.passing, *passing)))
 
 
 def awaited(plan: Plan) -> Iterator[str]:

@@ -13,6 +13,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
 from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates import kured
 from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.remediation import control_plane
 
@@ -41,6 +42,8 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
         yield f"durations by {measured}"
     yield from _without_api(basis.pools, cluster)
     yield from upgrade_progress.rests_on(basis.begun)
+    if not basis.begun:  # else the progress says it
+        yield from kured.words(cluster)
     yield from rollouts.rests_on(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
     yield from drain_waits.awaited(basis.plan)

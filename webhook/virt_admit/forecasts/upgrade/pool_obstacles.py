@@ -175,9 +175,16 @@ def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
 def of_lock(cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why kured, which is to reboot nodes, begins with none."""
     hold = kured.hold(cluster)
-    if hold is not None:
+    if hold is not None and hold.waiting:
         daemon = problem_of(ProblemCause.BLOCKED, hold.lock.daemon)
         yield Obstacle(hold.reason(cluster), capital(hold.remedy), daemon)
+
+
+def lock_doubts(cluster: Cluster) -> Iterator[str]:
+    """Yield that kured, which reboots no node any more, may have to reboot some: it does not mark them."""
+    hold = kured.hold(cluster)
+    if hold is not None and not hold.knows_waiting:
+        yield f"which nodes wait for a reboot by kured: {hold.reason(cluster)}. {capital(hold.remedy)}"
 
 
 def unread_lock(cluster: Cluster) -> Iterator[Unseen]:

@@ -157,7 +157,10 @@ def _run(
     driver = options.driver or rollouts.default_driver(cluster)
     plan = assumed_fixes.fixed_plan(drain_waits.with_kept_pods(plan, driver, cluster), fixed)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
-    unseen = [*plan.unseen, *(blind.what for blind in rollouts.unread(cluster, options.driver, begun))]
+    unseen = [
+        *upgrade_progress.unseen(begun, plan),
+        *(blind.what for blind in rollouts.unread(cluster, options.driver, begun)),
+    ]
     drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
     left = [node for node in plan.nodes if node.name in drained]
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None

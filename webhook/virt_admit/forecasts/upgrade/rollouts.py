@@ -225,7 +225,9 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     if driver is Driver.MACHINE_CONFIG and waiting:
         yield from filter(None, (cluster_updates.release(cluster).doubt,))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
-    yield from pool_obstacles.order_doubts(cluster) if driver is Driver.PLAIN else ()
+    if driver is Driver.PLAIN:
+        yield from pool_obstacles.order_doubts(cluster)
+        yield from pool_obstacles.lock_doubts(cluster)
     if driver is Driver.CLUSTER_API:
         yield from pool_obstacles.machine_doubts(frozenset(node for pool in free for node in pool.to_do), cluster)
 

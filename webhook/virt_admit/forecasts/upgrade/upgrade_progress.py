@@ -94,6 +94,14 @@ def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     return frozenset(name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED)
 
 
+def unseen(begun: Sequence[PoolUpdate], plan: Plan) -> tuple[str, ...]:
+    """Return what could not be read, except about pods of nodes whose drain has ended: those nodes only have to come back."""
+    over = emptied(begun)
+    ended = {what for node in plan.nodes if node.name in over for what in node.pods.unseen}
+    left = {what for node in plan.nodes if node.name not in over for what in node.unseen}
+    return tuple(what for what in plan.unseen if what not in ended or what in left)
+
+
 def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
     """Yield what the end of the nodes under way depends on, besides the updater: who ends their maintenance."""
     flying = ((name, update) for pool in begun for name, update in pool.nodes.items() if update.phase in IN_FLIGHT)

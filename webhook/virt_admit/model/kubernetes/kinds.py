@@ -347,6 +347,7 @@ LONGHORN_VOLUME: Final = Kind("longhorn.io", ("v1beta2",), "volumes", "Volume", 
 LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica", numerous=True)
 LONGHORN_ATTACHMENT: Final = Kind("longhorn.io", ("v1beta2",), "volumeattachments", "VolumeAttachment", numerous=True)
 LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
+LONGHORN_NODE: Final = Kind("longhorn.io", ("v1beta2",), "nodes", "Node")
 LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
 CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
 CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBlockPool")

@@ -39,7 +39,11 @@ _BEFORE: Final = "kured.dev/node-unschedulable-before-drain"
 READS: Final[Reads] = union(
     clock.READS,
     {
-        DAEMON_SET: (f"metadata.annotations.{LOCK}",),
+        DAEMON_SET: (
+            f"metadata.annotations.{LOCK}",
+            "spec.template.spec.containers.args",
+            "spec.template.spec.containers.command",
+        ),
         NODE: (
             f"metadata.annotations.{_NEEDED}",
             f"metadata.annotations.{_BEGUN}",
@@ -73,9 +77,9 @@ def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
 
 
 def _locks(cluster: Cluster) -> tuple[RebootLock, ...]:
-    now = clock.now(cluster)
     daemons = (each for each in cluster.known(DAEMON_SET) if LOCK in each.annotations)
-    found = (lock for daemon in daemons for lock in _of_daemon(daemon))
+    found = [lock for daemon in daemons for lock in _of_daemon(daemon)]
+    now = clock.now(cluster) if found else None  # what reads the time is judged again all the time
     held = (lock for lock in found if lock.until is None or now is None or lock.until > now)
     return tuple(sorted(held, key=lambda lock: lock.node))
 
@@ -119,24 +123,23 @@ def updates(cluster: Cluster) -> dict[str, NodeUpdate]:
         if node is not None and node.at("spec", "unschedulable").boolean:
             ready = node.condition("Ready")["status"].text == "True"
             phase = Phase.DRAINING if ready else Phase.REBOOTING
-            found[lock.node] = NodeUpdate(DAEMON_SET.kind, lock.daemon.name, phase, lock.since, exact=ready)
+            left = node_phases.unready_since(node)
+            since = lock.since if ready or left is None else left
+            exact = ready or left is not None
+            found[lock.node] = NodeUpdate(DAEMON_SET.kind, lock.daemon.name, phase, since, exact=exact)
     return found
 
 
 def waiting(cluster: Cluster) -> tuple[str, ...]:
     """Return the nodes that certainly wait for a lock, as far as kured marks nodes: they need a reboot and had none since."""
     held = {lock.node for lock in locks(cluster)}
-    return tuple(sorted(node.name for node in cluster.known(NODE) if held and node.name not in held and _waits(node)))
-
-
-def _waits(node: Object) -> bool:
-    needed = clock.instant(node.annotations.get(_NEEDED))
-    ready = clock.instant(node.condition("Ready")["lastTransitionTime"].text)
-    return needed is not None and ready is not None and ready < needed
+    return tuple(sorted(node.name for node in cluster.known(NODE) if held and node.name not in held and waits(node)))
 
 
 def words(cluster: Cluster) -> Iterator[str]:
     """Yield which lock the nodes that are still to be rebooted wait for, and when it ends."""
+    if not locks(cluster):
+        return
     left = waiting(cluster)
     who = f"{names(left)} wait{'s' * (len(left) == 1)}" if left else "Other nodes that need a reboot wait"
     now = clock.now(cluster)
@@ -152,7 +155,14 @@ def words(cluster: Cluster) -> Iterator[str]:
             yield f"{who} for {whose}. That node does not exist any more. Its lock {ends}"
         else:
             lasts = ends if lock.expires else "does not expire, as --lock-ttl is not set"
-            yield f"{who} for {whose}. kured goes on by itself once {lock.node} is empty. Its lock {lasts}"
+            then = _next(lock.node, cluster)
+            yield f"{who} for {whose}. kured goes on by itself once {lock.node} is {then}. Its lock {lasts}"
+
+
+def _next(node: str, cluster: Cluster) -> str:
+    """Return what has to become of the node with the lock before the next one has its turn."""
+    update = updates(cluster).get(node)
+    return "empty" if update is not None and update.phase is Phase.DRAINING else "back and uncordoned"
 
 
 # --- a lock that is never given up -----------------------------------------------------------------------------------
@@ -175,22 +185,36 @@ def was_cordoned(node: Object, cluster: Cluster) -> bool:
 
 
 def waits(node: Object) -> bool:
-    """Return whether kured is to reboot a node, and has not cordoned it for that."""
-    return _BEGUN in node.annotations and not node.at("spec", "unschedulable").boolean
+    """Return whether kured is to reboot a node, and has neither done that since nor cordoned the node for it."""
+    if _BEGUN in node.annotations:
+        return not node.at("spec", "unschedulable").boolean
+    needed = clock.instant(node.annotations.get(_NEEDED))
+    ready = clock.instant(node.condition("Ready")["lastTransitionTime"].text)
+    return needed is not None and ready is not None and ready < needed
+
+
+def marks_nodes(daemon: Object) -> bool:
+    """Return whether kured marks the nodes that are to be rebooted, which it does only with this argument."""
+    containers = daemon.at("spec", "template", "spec", "containers").items()
+    given = (each.text for one in containers for part in ("args", "command") for each in one[part].items())
+    return any(each in ("--annotate-nodes", "--annotate-nodes=true") for each in given)
 
 
 def hold(cluster: Cluster) -> Hold | None:
     """Return the lock that keeps kured from rebooting any node for good; None: none is known to."""
+    return cluster.cached(_hold)
+
+
+def _hold(cluster: Cluster) -> Hold | None:
     nodes = {node.name: node for node in cluster.known(NODE)}
-    waiting = tuple(sorted(name for name, node in nodes.items() if waits(node)))
-    if not waiting or unlisted(cluster, NODE):
+    if unlisted(cluster, NODE):
         return None
     for daemon in {lock.daemon.full_name: lock.daemon for lock in locks(cluster)}.values():
         own = [lock for lock in locks(cluster) if lock.daemon is daemon]
         left = [lock for lock in own if lock.node not in nodes and not lock.expires]
         is_left = len(left) == len(own) >= _owners(daemon)  # else a reboot goes on, whose lock is in the annotation
         if is_left:
-            return Hold(left[0], waiting)
+            return Hold(left[0], tuple(sorted(name for name, node in nodes.items() if waits(node))))
     return None
 
 
@@ -206,7 +230,11 @@ class Hold(NamedTuple):
 
     lock: RebootLock
     waiting: tuple[str, ...]
-    """The nodes that are to be rebooted."""
+    """The nodes that are to be rebooted, as far as kured marks them."""
+
+    def concerns(self, node: str, cluster: Cluster) -> bool:
+        """Return whether it is said at a node: one that waits, else the first one, since no mark says which ones wait."""
+        return node in (self.waiting or (min((each.name for each in cluster.known(NODE)), default=""),))
 
     def reason(self, cluster: Cluster) -> str:
         """Return what is wrong."""
@@ -215,16 +243,30 @@ class Hold(NamedTuple):
         since = f" for {clock.duration(age)}" if age is not None else ""
         return (
             f"kured reboots no node: {self.lock.node}, which does not exist, has held its lock{since} (annotation {LOCK} of "
-            f"DaemonSet {daemon.full_name}), and the lock has no time to live. {names(self.waiting)} "
-            f"{'wait' if len(self.waiting) > 1 else 'waits'} for a reboot, and that does not end by itself"
+            f"DaemonSet {daemon.full_name}), and the lock has no time to live. {self._waiting}, and that does not end by itself"
         )
+
+    @property
+    def knows_waiting(self) -> bool:
+        """Whether nodes that are not marked certainly need no reboot."""
+        return bool(self.waiting) or marks_nodes(self.lock.daemon)
+
+    @property
+    def _waiting(self) -> str:
+        if not self.waiting:
+            return "Each node that needs a reboot waits for it"
+        return f"{names(self.waiting)} {'wait' if len(self.waiting) > 1 else 'waits'} for a reboot"
 
     @property
     def remedy(self) -> str:
         """What ends it, with a command."""
-        where = ("-n", self.lock.daemon.namespace)
-        release = shell("kubectl", "annotate", "daemonset", argument(self.lock.daemon.name), *where, f"{LOCK}-")
         return typed(
             f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this gives the lock up",
-            release,
+            self.release,
         )
+
+    @property
+    def release(self) -> str:
+        """The command that gives the lock up."""
+        daemon = self.lock.daemon
+        return shell("kubectl", "annotate", "daemonset", argument(daemon.name), "-n", daemon.namespace, f"{LOCK}-")

@@ -23,15 +23,17 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
     ),
 )
 def check(node: Object, context: Context) -> Findings:
-    hold = kured.hold(context.cluster) if kured.waits(node) else None
-    if hold is None:
+    hold = kured.hold(context.cluster)
+    if hold is None or not hold.concerns(node.name, context.cluster):
         return
     holder, daemon = cut(hold.lock.node, 60), cut(hold.lock.daemon.full_name, 60)
+    which = "this node" if hold.waiting else "any node"
     yield Finding(
         node.metadata["name"].path,
         capital(
-            f"kured never reboots this node: {holder}, which does not exist, holds its lock. Remove the annotation "
+            f"kured never reboots {which}: {holder}, which does not exist, holds its lock. Remove the annotation "
             f"weave.works/kured-node-lock of DaemonSet {daemon}."
         ),
         value=node.name,
+        command=hold.release,
     )

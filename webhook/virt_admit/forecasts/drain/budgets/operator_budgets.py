@@ -138,9 +138,8 @@ def _rook(eviction: PodEviction) -> OperatorAnswer | None:
     if _is_of_monitors(eviction.budget):
         if any(map(_leaves_budgets_alone, eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))):
             return None
-        return OperatorAnswer(
-            Way.NOW, "a Ceph monitor is down", "Wait until all monitors are in the quorum, or repair them."
-        )
+        remedy = "Wait until all monitors are in the quorum, or repair them."
+        return OperatorAnswer(Way.NOW, "a Ceph monitor is down", remedy, of_pods=True)
     owner = _owner(eviction.budget, _ROOK)
     if eviction.never:
         reason = f"{eviction.never}, and Rook keeps it for {owner}"

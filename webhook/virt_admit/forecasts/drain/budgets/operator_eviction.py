@@ -42,6 +42,10 @@ class OperatorAnswer(NamedTuple):
     """For ``NOW`` and ``NEVER``."""
     awaits: tuple[str, ...] = ()
     """For ``NOW``: the nodes whose return ends it."""
+    passes: bool = False
+    """Whether these nodes are being rebooted and come back within minutes."""
+    of_pods: bool = False
+    """For ``NOW``: whether it lasts until pods of the budget are ready, so that these say why."""
 
 
 GOES: Final = OperatorAnswer(Way.GOES)
@@ -99,4 +103,4 @@ def is_schedulable(node: str, cluster: Cluster) -> bool:
 def not_ready(what: str) -> OperatorAnswer:
     """Return that the budget allows nothing until a pod of it is ready again."""
     reason = f"{what} is not ready, so it allows no disruption now"
-    return OperatorAnswer(Way.NOW, reason, "Wait until its pods are ready, or repair them.")
+    return OperatorAnswer(Way.NOW, reason, "Wait until its pods are ready, or repair them.", of_pods=True)

@@ -6,12 +6,14 @@ Source: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#countHealt
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
-from virt_admit.forecasts.drain.budgets import pod_budgets
+from virt_admit.forecasts.drain.budgets import pod_budgets, waiting_pods
+from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
+from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp
 from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -30,23 +32,15 @@ _RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in CONTAINERS)
 READS: Final[Reads] = union(
     pod_starts.READS,
     node_health.READS,
+    waiting_pods.READS,
     {
         NODE: ("spec.unschedulable", f"metadata.labels.{_PORTWORX}"),
         POD: ("metadata.labels", "spec.nodeName", "status.phase", *_RESTARTS, *CONDITIONS),
     },
 )
-_UNCORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
-"""A pod with this toleration is placed as if no node were cordoned."""
 _SHOWN: Final = 120
 _USUAL: Final = timedelta(minutes=5)
 """A pod that takes longer than this to become ready may never do so."""
-
-
-class HeldUp(NamedTuple):
-    """Why a budget allows no eviction now."""
-
-    reason: str
-    remedy: str
 
 
 def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldUp | None:
@@ -68,6 +62,8 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
             reason = f"pod {each.name} finds no node while {cordoned.name} is cordoned"
             then = f"{words[0].upper()}{words[1:]}, and drain again once pod {each.name} is ready"
             return HeldUp(reason, typed(then, command))
+        if (only := waiting_pods.only_here(each, here, cluster)) is not None:
+            return only
     stopped = next(filter(None, (_stopped(each, cluster) for each in found)), "")
     ill = [(each, why) for each in (*found, pod) if _is_unhealthy(each) and (why := _failure(each, cluster))]
     if ill and not stopped:
@@ -80,8 +76,29 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
         return None
     first = next((each for each in found if each not in waiting), found[0])
     return HeldUp(
-        _named(found, first), stopped or typed(f"Wait until it is ready, or repair it{choice}", _describe(first))
+        _named(found, first, cluster),
+        stopped or typed(f"Wait until it is ready, or repair it{choice}", _describe(first)),
     )
+
+
+def explained(
+    answer: OperatorAnswer, pod: Object, budget: Object, cluster: Cluster, choice: str = ""
+) -> OperatorAnswer:
+    """Return the refusal of a budget with which other pods of it are not ready, why, and what ends that.
+
+    ``choice``: as for ``held_up``.
+    """
+    if answer.way is not Way.NOW or answer.awaits:
+        return answer
+    here, unready = pod.at("spec", "nodeName").text or "", _unhealthy(pod, budget, cluster)
+    if (back := waiting_pods.returning(budget, unready, here, cluster)) is not None:
+        until = f"{names(back.nodes)} {'are' if len(back.nodes) > 1 else 'is'} back"
+        whose = f"pod{'s' * (len(back.pods) > 1)} {names(back.pods, _SHOWN)}"
+        brings = back.soon or f"{back.by} updates {'them' if len(back.nodes) > 1 else 'it'}"
+        reason = f"{answer.reason}. That ends once {until} with {whose}: {brings}"
+        return OperatorAnswer(Way.NOW, reason, f"Wait until {until}.", back.nodes, passes=bool(back.soon))
+    held = held_up(pod, budget, choice, cluster) if answer.of_pods else None
+    return OperatorAnswer(Way.NOW, f"{answer.reason}: {held.reason}", held.remedy) if held is not None else answer
 
 
 def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
@@ -98,7 +115,7 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
         return ""
     first = min(found, key=lambda each: each.metadata["creationTimestamp"].text or "")
     age = clock.duration(clock.since(first.metadata["creationTimestamp"].text, cluster) or timedelta())
-    return f"{_named(found, first)}, but {'the first ' * (len(found) > 1)}was created only {age} ago"
+    return f"{_named(found, first, cluster)}, but {'the first ' * (len(found) > 1)}was created only {age} ago"
 
 
 def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
@@ -131,9 +148,8 @@ def _is_unhealthy(pod: Object) -> bool:
 
 def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
     """Return a cordoned node that would take a pod which waits for a node; None: none certainly would."""
-    own = scheduled_pods.read(pod)
-    tolerations = own.tolerations if isinstance(own.tolerations, list) else []
-    free, filters = replace(own, tolerations=[*tolerations, _UNCORDONED]), candidates.scheduler(cluster)
+    own, filters = scheduled_pods.read(pod), candidates.scheduler(cluster)
+    free = waiting_pods.uncordoned(own)
     if any(filters.accepts(own, name) for name in filters.state.nodes):
         return None  # it starts by itself
     cordoned = (node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean and node.name != here)
@@ -142,11 +158,18 @@ def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
     )
 
 
-def _named(found: Sequence[Object], first: Object) -> str:
+def _named(found: Sequence[Object], first: Object, cluster: Cluster) -> str:
+    node, broken = first.at("spec", "nodeName").text, broken_pods.of_pod(first, cluster)
+    why = broken.why if broken is not None else ""
     if len(found) > 1:
-        return f"pods {names(sorted(each.name for each in found), _SHOWN)} are not ready"
-    node = first.at("spec", "nodeName").text
-    return f"pod {first.name} on {node} is not ready" if node else f"pod {first.name} finds no node"
+        because = f" ({first.name}: {why})" if why else ""
+        return f"pods {names(sorted(each.name for each in found), _SHOWN)} are not ready{because}"
+    if not node:
+        return f"pod {first.name} finds no node{f': {why.removeprefix(_NO_NODE)}' if why else ''}"
+    return f"pod {first.name} on {node} is not ready{f': {why}' if why else ''}"
+
+
+_NO_NODE: Final = "it has no node: "
 
 
 def _stopped(pod: Object, cluster: Cluster) -> str:

@@ -101,16 +101,17 @@ def _old_pod(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def elsewhere(vmi: Object, cluster: Cluster) -> tuple[str, ...] | None:
-    """Return where a VMI could start whose pod does not start for a fault of its node; None: it has none of these faults.
+    """Return where a VMI could start whose pod does not start for a fault of its node; empty: that cannot be determined.
 
-    Empty: nowhere, or that cannot be determined.
+    None: it has none of these faults, or can start nowhere else.
     """
     pod = starting_pod(vmi, cluster)
     on = pod.at("spec", "nodeName").text if pod is not None else None
     if pod is None or not on or not pod_starts.fails_on_its_node(pod, cluster):
         return None
     target = start_doubts.without_broken_nodes(candidates.target(vmi, cluster, moves=False), cluster)
-    return tuple(name for name in target.placement.certain or () if name != on)
+    certain = target.placement.certain
+    return None if certain is not None and set(certain) <= {on} else tuple(name for name in certain or () if name != on)
 
 
 def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:

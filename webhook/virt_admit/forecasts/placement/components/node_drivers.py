@@ -12,19 +12,21 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
 
 READS: Final[Reads] = union(
-    node_pods.READS, {CSI_NODE: ("spec.drivers.name",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)}
+    driver_daemons.READS, {CSI_NODE: ("spec.drivers.name",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)}
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver."""
 _NOT_REGISTERED: Final = re.compile(r"CSINode ([\w.-]{1,253}) does not contain driver ([\w.-]{1,253})")
 """What the attach controller and external-attacher say (kubernetes-csi/external-attacher:pkg/controller/util.go)."""
+_NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the list of registered CSI drivers")
+"""What the kubelet says (kubernetes/kubernetes:pkg/volume/csi/csi_client.go#newCsiDriverClient)."""
 
 
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
@@ -70,14 +72,18 @@ def remedy(driver: str, node: str, cluster: Cluster) -> str:
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None:
         return broken.remedy
+    if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
+        return absent.remedy
     described = kubectl("describe", POD, pod.name, pod.namespace) if pod is not None else ""
     return typed(words(driver, node, cluster), described or kubectl("describe", CSI_NODE, node))
 
 
-def named_by(error: str) -> tuple[str, str] | None:
-    """Return node and driver of an error that says that the one lacks the other."""
-    found = _NOT_REGISTERED.search(error)
-    return (found[1], found[2]) if found is not None else None
+def named_by(error: str, on: str = "") -> tuple[str, str] | None:
+    """Return node and driver of an error that says that the one lacks the other. ``on``: the node of the pod."""
+    if found := _NOT_REGISTERED.search(error):
+        return found[1], found[2]
+    found = _NO_CLIENT.search(error)
+    return (on, found[1]) if found is not None and on else None
 
 
 def because(driver: str, node: str, cluster: Cluster) -> str:
@@ -88,6 +94,8 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
         return f" ({broken.words})"
     if pod is not None or unlisted(cluster, POD):
         return ""
+    if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
+        return f" ({absent.why})"
     daemon = cluster.cached(_daemons).get(driver)
     return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
 

@@ -32,8 +32,16 @@ def of_node(node: str, cluster: Cluster) -> Sequence[Object]:
 
 def of_driver(driver: str, pods: Iterable[Object]) -> Object | None:
     """Return the pod that most likely registers a CSI driver; None: none of these does."""
+    return most_likely(driver, ((daemon(pod), pod) for pod in pods))
+
+
+def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | None:
+    """Return which of these objects most likely registers a CSI driver; None: none of these does.
+
+    ``named``: each with the name of its DaemonSet.
+    """
     words = sorted({*re.split(r"[^a-z0-9]+", driver.lower())} - _ENDS, key=len, reverse=True)
-    rated = [(_share(daemon(pod), words), pod) for pod in pods if _OF_DRIVERS.search(daemon(pod))]
+    rated = [(_share(name, words), each) for name, each in named if _OF_DRIVERS.search(name)]
     best = max(rated, key=lambda each: each[0], default=(0.0, None))
     return best[1] if best[0] > _ENOUGH else None
 

@@ -1,0 +1,200 @@
+"""Pods of a budget that wait for a node: for the one that is drained, or for one that comes back.
+
+A replica that fits only the node that is drained never starts: it waits for the uncordon, the drain for the replica. KubeVirt
+1.3 demands control-plane nodes for virt-api and virt-controller where nothing places them. Sources: issues
+harvester/harvester#7647; kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go,
+:pkg/virt-operator/resource/placement (InjectPlacementMetadata).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.model.commands import argument, merge_patch, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import cordoners, updaters
+from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, Phase
+from virt_admit.model.scheduler import pods as scheduled_pods
+from virt_admit.model.scheduler.pods import Pod
+
+READS: Final[Reads] = union(
+    clock.READS, cordoners.READS, awaited_return.READS, {KUBEVIRT: ("spec.infra.nodePlacement",), HCO: ()}
+)
+
+_UNCORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
+"""A pod with this toleration is placed as if no node were cordoned."""
+_BACK: Final = tuple(
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists"} for what in ("not-ready", "unreachable")
+)
+"""With these, too, it is placed as if each node were Ready."""
+_OF_DRAIN: Final = ("cordoned", "taint kubevirt.io/drain", "taint medik8s.io/drain")
+"""How a refusal begins that lasts as long as the drain."""
+_PASSING: Final = (*_OF_DRAIN, "not Ready", "taint node.kubernetes.io/", "taint medik8s.io/")
+_PLACED_BY_KUBEVIRT: Final = frozenset(
+    ("virt-api", "virt-controller", "virt-exportproxy", "virt-synchronization-controller")
+)
+_CONTROL_PLANE: Final = frozenset(("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"))
+
+
+class HeldUp(NamedTuple):
+    """Why a budget allows no eviction now."""
+
+    reason: str
+    remedy: str
+
+
+# --- the node that is drained ----------------------------------------------------------------------------------------
+
+
+def only_here(pod: Object, here: str, cluster: Cluster) -> HeldUp | None:
+    """Return that only the node that is drained would take a pod without a node; None: another may, or it would not.
+
+    Args:
+        pod: a pod that has no node.
+        here: the node that is drained, which is cordoned.
+        cluster: the cluster.
+    """
+    placement = candidates.scheduler(cluster).place(scheduled_pods.read(pod))
+    if unlisted(cluster, NODE) or placement.has_candidate or not placement.is_certain:
+        return None
+    causes = {name: why.split("; ") for name, why in placement.refusals.items()}
+    if not all(each.startswith(_OF_DRAIN) for each in causes.pop(here, ("",))):
+        return None
+    lasting = [[each for each in some if not each.startswith(_PASSING)] for some in causes.values()]
+    if not all(lasting):
+        return None
+    placed = _demands(pod) if all(_AFFINITY in each for each in lasting) else ""
+    why = placed or names(dict.fromkeys(each for some in lasting for each in some), 120)
+    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    since = f" since {clock.duration(age)}" if age is not None else ""
+    only = (
+        f"{placed}, and the only one is {here}"
+        if placed == _ON_CONTROL_PLANE
+        else f"no other node than {here} would take it{f' ({why})' if why else ''}"
+    )
+    reason = (
+        f"pod {pod.name} is Pending{since}: {only}, which is drained. The drain waits for this pod and the pod for that node, "
+        "so neither ends by itself"
+    )
+    return HeldUp(reason, _way_out(pod, placed, here, cluster))
+
+
+_AFFINITY: Final = "node affinity"
+_ON_CONTROL_PLANE: Final = "it demands a control-plane node"
+
+
+def _demands(pod: Object) -> str:
+    """Return what the required node affinity of a pod demands, by the keys of its terms; empty: it has none."""
+    terms = pod.at("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    keys = [
+        each["key"].text for term in terms["nodeSelectorTerms"].items() for each in term["matchExpressions"].items()
+    ]
+    if keys and set(keys) <= _CONTROL_PLANE:
+        return _ON_CONTROL_PLANE
+    return f"its node affinity demands {names(dict.fromkeys(filter(None, keys)), 100)}" if any(keys) else ""
+
+
+def _way_out(pod: Object, placed: str, here: str, cluster: Cluster) -> str:
+    """Return what ends the drain, and what gives it up where nothing but an administrator drains the node."""
+    first, node = _elsewhere(pod, placed, cluster), find(cluster, NODE, "", here)
+    cordon = cordoners.of_node(node, cluster) if node is not None else None
+    if cordon is not None and not cordon.uncordon:
+        return first
+    give_up = typed(f"As a decision, give the drain of {here} up", shell("kubectl", "uncordon", argument(here)))
+    return f"{first}. {give_up}"
+
+
+def _elsewhere(pod: Object, placed: str, cluster: Cluster) -> str:
+    """Return what lets a pod run on another node, too."""
+    component, kubevirts = pod.labels.get("kubevirt.io", ""), list(cluster.known(KUBEVIRT))
+    if placed != _ON_CONTROL_PLANE or component not in _PLACED_BY_KUBEVIRT or len(kubevirts) != 1:
+        return "Let it run on another node, or add a node that it accepts"
+    kubevirt = kubevirts[0]
+    if kubevirt.at("spec", "infra", "nodePlacement").present or list(cluster.known(HCO)):
+        return "Let KubeVirt's components run on other nodes by the nodePlacement of its infra, or add a control-plane node"
+    words = (
+        "Add a control-plane node, or let KubeVirt's components run on workers, too: without spec.infra.nodePlacement it "
+        "demands control-plane nodes for them"
+    )
+    placed_anywhere: dict[str, object] = {"spec": {"infra": {"nodePlacement": {}}}}
+    return typed(words, merge_patch(KUBEVIRT, kubevirt.name, kubevirt.namespace, placed_anywhere))
+
+
+# --- nodes that come back --------------------------------------------------------------------------------------------
+
+
+class Returning(NamedTuple):
+    """Nodes whose return makes a budget allow an eviction again."""
+
+    nodes: tuple[str, ...]
+    pods: tuple[str, ...]
+    by: str
+    """What updates them: ``DaemonSet kured``."""
+    soon: str
+    """The same with the time since when it reboots them; empty: that may take long, as while they are drained."""
+
+
+def returning(budget: Object, unready: Iterable[Object], here: str, cluster: Cluster) -> Returning | None:
+    """Return which nodes only have to come back from an update that is under way; None: that may not be enough.
+
+    Args:
+        budget: a budget that allows no eviction now.
+        unready: the pods of it that are not ready.
+        here: the node that is drained.
+        cluster: the cluster.
+    """
+    every, waiting = list(unready), []
+    for pod in every:
+        node = pod.at("spec", "nodeName").text or _home(pod, cluster)
+        if node and node != here and not pod.deleted and _comes_back(node, cluster):
+            waiting.append((node, pod.name))
+    healthy, desired = (budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy"))
+    if not waiting or healthy is None or desired is None or healthy + len(waiting) <= desired:
+        return None
+    nodes = tuple(sorted({node for node, _ in waiting}))
+    found = updaters.of_nodes(cluster)
+    by = dict.fromkeys(f"{found[node].kind} {found[node].name}" for node in nodes)
+    reboots = dict.fromkeys(awaited_return.awaited(node, cluster) for node in nodes)
+    return Returning(nodes, tuple(name for _, name in waiting), names(by), names(reboots) if all(reboots) else "")
+
+
+def _home(pod: Object, cluster: Cluster) -> str:
+    """Return the node under update that would take a pod without a node once it is back; empty: none, or another one does."""
+    own = scheduled_pods.read(pod)
+    filters = candidates.scheduler(cluster)
+    if any(filters.accepts(own, name) for name in filters.state.nodes):
+        return ""
+    free = tolerating(own, _UNCORDONED, *_BACK)
+    homes = (name for name in sorted(updaters.of_nodes(cluster)) if name in filters.state.nodes)
+    return next((name for name in homes if filters.accepts(free, name)), "")
+
+
+def _comes_back(name: str, cluster: Cluster) -> bool:
+    """Return whether an update of a node is under way that brings it back, and takes no longer than usual."""
+    update, node = updaters.of_nodes(cluster).get(name), find(cluster, NODE, "", name)
+    if update is None or node is None or update.phase not in IN_FLIGHT or update.phase is Phase.FAILING:
+        return False
+    if node.condition("Ready")["status"].text == "True":
+        return True
+    return update.phase in EMPTIED and bool(awaited_return.awaited(name, cluster))
+
+
+def tolerating(pod: Pod, *more: object) -> Pod:
+    """Return a pod with further tolerations."""
+    own = pod.tolerations if isinstance(pod.tolerations, list) else []
+    return replace(pod, tolerations=[*own, *more])
+
+
+def uncordoned(pod: Pod) -> Pod:
+    """Return a pod that is placed as if no node were cordoned."""
+    return tolerating(pod, _UNCORDONED)

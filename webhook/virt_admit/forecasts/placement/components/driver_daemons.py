@@ -1,0 +1,155 @@
+"""Why the DaemonSet that registers a CSI driver has no pod on a node.
+
+A pod that runs stays when its node is tainted (``NoSchedule``), and does not come back after the next reboot. CSINode goes on
+listing the driver. Sources: kubernetes/kubernetes:pkg/controller/daemon/daemon_controller.go#NodeShouldRunDaemonPod,
+:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations; rook/rook:Documentation/Storage-Configuration/
+Ceph-CSI (CSI_PLUGIN_TOLERATIONS); longhorn/longhorn-manager:types/setting.go#SettingNameTaintToleration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement.components import node_pods
+from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, LONGHORN_SETTING, NODE, POD, Kind
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, names
+from virt_admit.model.scheduler import pods as scheduled_pods
+from virt_admit.model.scheduler.node_selectors import tolerates
+
+READS: Final[Reads] = union(
+    node_pods.READS,
+    {
+        DAEMON_SET: (
+            "metadata.ownerReferences",
+            "spec.template.spec.affinity",
+            "spec.template.spec.nodeSelector",
+            "spec.template.spec.tolerations",
+        ),
+        NODE: ("metadata.labels", "spec.taints"),
+        CSI_NODE: ("spec.drivers.name",),
+    },
+)
+
+_OWN: Final = tuple(
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists"}
+    for what in (
+        "disk-pressure",
+        "memory-pressure",
+        "network-unavailable",
+        "not-ready",
+        "pid-pressure",
+        "unreachable",
+        "unschedulable",
+    )
+)
+"""The tolerations that each pod of a DaemonSet gets; that of the network where it uses the network of the node."""
+_BINDING: Final = frozenset(("NoSchedule", "NoExecute"))
+_CONFIG_MAP: Final = Kind("", ("v1",), "configmaps", "ConfigMap")
+_LONGHORN: Final = "driver.longhorn.io"
+_CEPH: Final = ".csi.ceph.com"
+
+
+class AbsentPod(NamedTuple):
+    """A DaemonSet without a pod on a node."""
+
+    why: str
+    """``no pod there: DaemonSet NAMESPACE/NAME does not tolerate taint dedicated=gpu:NoSchedule``."""
+    remedy: str
+    lasts: bool = True
+    """Whether it certainly does not come by itself, as after an update of the DaemonSet."""
+
+
+def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
+    """Return why the DaemonSet of a driver has no pod on a node; None: it has one, or that is not known."""
+    if unlisted(cluster, POD) or node_pods.of_driver(driver, node_pods.of_node(node, cluster)) is not None:
+        return None
+    daemon, found = of_driver(driver, cluster), find(cluster, NODE, "", node)
+    if daemon is None or found is None:
+        return None
+    begin, described = f"no pod there: DaemonSet {daemon.full_name}", about("describe", daemon, DAEMON_SET)
+    if taints := list(_untolerated(daemon, found)):
+        several = len(taints) > 1
+        which = f"taint{'s' * several} {names(taints, 120)}"
+        words = f"let DaemonSet {daemon.name} tolerate {'them' if several else 'it'}{_where(driver, daemon)}"
+        remedy = typed(
+            f"{words}; or, as a decision, take the taint{'s' * several} off {node}", _setting(driver, daemon)
+        )
+        return AbsentPod(f"{begin} does not tolerate {which}", remedy)
+    if demands := list(_unmet(daemon, found)):
+        remedy = typed(f"let it run on {node}: change what it demands, or label the node", described)
+        return AbsentPod(f"{begin} demands {names(demands, 120)}", remedy)
+    return AbsentPod(
+        f"{begin} has none although {node} is one of its nodes", typed("see in its events why", described), lasts=False
+    )
+
+
+def stale(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which drivers a CSINode lists although the pod that registers them cannot come back to a node."""
+    own = find(cluster, CSI_NODE, "", node.name)
+    for listed in own.at("spec", "drivers").items() if own is not None else ():
+        driver = listed["name"].text or ""
+        found = absent(driver, node.name, cluster)
+        if found is not None and found.lasts and _runs(driver, cluster):
+            yield (
+                f"No volume of driver {driver} can be mounted on this node, although its CSINode still lists the driver: "
+                f"{found.why}. {capital(found.remedy)}"
+            )
+
+
+def _runs(driver: str, cluster: Cluster) -> bool:
+    """Return whether the DaemonSet of a driver has pods elsewhere, so that they would be known."""
+    daemon = of_driver(driver, cluster)
+    return daemon is not None and any(
+        pod.namespace == daemon.namespace and node_pods.daemon(pod) == daemon.name for pod in cluster.known(POD)
+    )
+
+
+def of_driver(driver: str, cluster: Cluster) -> Object | None:
+    """Return the DaemonSet that most likely registers a CSI driver; None: none does."""
+    return node_pods.most_likely(driver, ((each.name, each) for each in cluster.known(DAEMON_SET)))
+
+
+def _untolerated(daemon: Object, node: Object) -> Iterator[str]:
+    given = daemon.at("spec", "template", "spec", "tolerations").value
+    tolerations = [*(given if isinstance(given, list) else []), *_OWN]
+    for taint in node.at("spec", "taints").items():
+        effect = taint["effect"].text or ""
+        if effect in _BINDING and not tolerates(tolerations, taint.value):
+            value = f"={taint['value'].text}" if taint["value"].text else ""
+            yield f"{taint['key'].text}{value}:{effect}"
+
+
+def _unmet(daemon: Object, node: Object) -> Iterator[str]:
+    """Yield what a DaemonSet demands of its nodes that a node does not have."""
+    template = {"metadata": {"namespace": daemon.namespace}, "spec": daemon.at("spec", "template", "spec").value}
+    pod = scheduled_pods.read(Object(template))
+    for key, value in pod.node_selector.items():
+        if node.labels.get(key) != value:
+            yield f"label {key}={value}"
+    if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
+        yield "another node by its node affinity"
+
+
+def _where(driver: str, daemon: Object) -> str:
+    """Return where its tolerations are set."""
+    if daemon.controller is not None:
+        return f" in {daemon.controller['kind'].text} {daemon.controller['name'].text}, which owns it"
+    if driver.endswith(_CEPH):
+        return " by CSI_PLUGIN_TOLERATIONS of Rook's operator"
+    if driver == _LONGHORN:
+        return " by Longhorn's setting taint-toleration"
+    return " where its chart or its operator sets that"
+
+
+def _setting(driver: str, daemon: Object) -> str:
+    if daemon.controller is None and driver.endswith(_CEPH):
+        return kubectl("edit", _CONFIG_MAP, "rook-ceph-operator-config", driver.split(".", 1)[0])
+    if daemon.controller is None and driver == _LONGHORN:
+        return kubectl("edit", LONGHORN_SETTING, "taint-toleration", daemon.namespace)
+    return about("describe", daemon, DAEMON_SET)
