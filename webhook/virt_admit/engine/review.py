@@ -57,15 +57,13 @@ def fix(
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
-    evaluated_rules = applicable_rules(request, rules)
-    if not evaluated_rules:
+    asked = rules.rules_for(request.kind, request.operation, request.subresource, request.target)
+    fixing = policy.fixing(asked, request.namespace, opt_in=own)
+    if not fixing or not applicable_rules(request, rules):
         return NO_FINDINGS
     evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
     fixed: list[Verdict] = []
-    for rule in evaluated_rules:
-        decision = policy.decide(rule, request.namespace) if rule.fixable else None
-        if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.opt_in_fix)):
-            continue
+    for rule, decision in fixing:
         if evaluation.exemption(rule) is None:
             with time_limit(limits.expired):
                 fixed += evaluation.fixes(rule, decision)
@@ -104,16 +102,15 @@ def review(
     never_denied = request.kind.never_denied or request.operation == Operation.DELETE
     ceiling = Action.WARN if never_denied else Action.DENY
     evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
+    active = policy.active(evaluated_rules, request.namespace, weakest)
     verdicts: list[Verdict] = []
-    active: list[Rule] = []
     with time_limit(limits.expired):
-        for rule in evaluated_rules:
-            decision = policy.decide(rule, request.namespace)
-            if decision.action >= weakest:
-                active.append(rule)
-                verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
+        for rule, decision in active:
+            verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(
-        verdicts=strongest_first(verdicts), evaluated_rules=tuple(active), probe=probe.answer(request)
+        verdicts=strongest_first(verdicts),
+        evaluated_rules=tuple([rule for rule, _ in active]),
+        probe=probe.answer(request),
     )
 
 
@@ -144,24 +141,22 @@ class _Evaluation:
         self.omitted: Mapping[Action, int] = NONE_OMITTED
 
     def _context(self, params: Any) -> Context[Any]:
-        """Return what a check may know. Rules with the same parameters, which are mostly none, share it."""
-        found = self._contexts.get(id(params))
-        if found is None:
-            request = self.request
-            found = self._contexts[id(params)] = Context(
-                self.facts.cluster,
-                params,
-                self.facts,
-                self.operation,
-                request.old,
-                request.user,
-                request.groups,
-                request.subresource,
-                request.kind,
-                request.target,
-                self.judge,
-            )
-        return found
+        """Make what a check may know. Rules with the same parameters, which are mostly none, share it."""
+        request = self.request
+        made = self._contexts[id(params)] = Context(
+            self.facts.cluster,
+            params,
+            self.facts,
+            self.operation,
+            request.old,
+            request.user,
+            request.groups,
+            request.subresource,
+            request.kind,
+            request.target,
+            self.judge,
+        )
+        return made
 
     def judge(self, obj: Object) -> Judgement:
         """Judge an object that another controller would create, as if the user of this request created it.
@@ -193,7 +188,8 @@ class _Evaluation:
         )
 
     def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
-        return run(rule, self.obj, self._context(params), self.gaps, self.limits)
+        context = self._contexts.get(id(params)) or self._context(params)
+        return run(rule, self.obj, context, self.gaps, self.limits)
 
     def fixes(self, rule: Rule, decision: EffectiveSettings) -> list[Verdict]:
         """Run a rule and return its findings that have a fix."""

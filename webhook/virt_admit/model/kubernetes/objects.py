@@ -104,16 +104,7 @@ class Field:
 
     def at(self, *steps: PathStep) -> Field:
         """Descend several steps at once."""
-        value = self.value
-        for step in steps:
-            if isinstance(value, dict):
-                value = value.get(step)
-            elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-                value = value[step]
-            else:
-                value = None
-                break
-        return Field(value, self, steps)
+        return _descend(self.value, self, steps)
 
     @property
     def present(self) -> bool:
@@ -174,6 +165,18 @@ class Field:
         return f"Field({str(self.path)!r}: {self.value!r})"
 
 
+def _descend(value: Any, start: Path | Field, steps: tuple[PathStep, ...]) -> Field:
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            value = None
+            break
+    return Field(value, start, steps)
+
+
 class Object:
     """One Kubernetes object: ``obj["spec"]["running"].boolean``.
 
@@ -202,7 +205,7 @@ class Object:
 
     def at(self, *steps: PathStep) -> Field:
         """Return the field at the end of these steps."""
-        return Field(self.data).at(*steps)
+        return _descend(self.data, _ROOT, steps)
 
     @property
     def root(self) -> Field:
@@ -265,11 +268,11 @@ class Object:
 
     def annotation(self, key: str) -> Field:
         """Return one annotation as a field with value and path."""
-        return self.metadata["annotations"][Key(key)]
+        return self.at("metadata", "annotations", Key(key))
 
     def label(self, key: str) -> Field:
         """Return one label as a field with value and path."""
-        return self.metadata["labels"][Key(key)]
+        return self.at("metadata", "labels", Key(key))
 
     def condition(self, kind: str) -> Field:
         """Return the item of ``status.conditions`` with this type; absent if none has it."""
