@@ -21,7 +21,7 @@ from virt_admit.engine.admission_review import (
     encode,
     strongest_first,
 )
-from virt_admit.engine.applicable import applicable_rules
+from virt_admit.engine.applicable import applicable_rules, concerned
 from virt_admit.engine.decoding import decode
 from virt_admit.engine.ratchet import KnownFindings, identity
 from virt_admit.engine.rule_run import NO_LIMITS, Gaps, Limits, run
@@ -105,7 +105,7 @@ def review(
     active = policy.active(evaluated_rules, request.namespace, weakest)
     verdicts: list[Verdict] = []
     with time_limit(limits.expired):
-        for rule, decision in active:
+        for rule, decision in concerned(active, obj):
             verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(
         verdicts=strongest_first(verdicts),
