@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -132,13 +133,15 @@ class _Evaluation:
     def __init__(
         self, request: Request, obj: Object, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits
     ) -> None:
-        self.request, self.obj, self.rules, self.cluster = request, obj, rules, cluster
+        self.request, self.obj, self.cluster = request, obj, cluster
         self.policy, self.limits = policy, limits
         self.operation = Operation(request.operation)
         self.facts = ReviewCache(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
         self._contexts: dict[int, Context[Any]] = {}
         self.gaps = Gaps()
         self.omitted: Mapping[Action, int] = NONE_OMITTED
+        # no method: the contexts would lead back to what holds them, and only the garbage collector would free the review
+        self.judge = partial(_judge_derived, request, rules, cluster, policy, limits, self.gaps)
 
     def _context(self, params: Any) -> Context[Any]:
         """Make what a check may know. Rules with the same parameters, which are mostly none, share it."""
@@ -157,35 +160,6 @@ class _Evaluation:
             self.judge,
         )
         return made
-
-    def judge(self, obj: Object) -> Judgement:
-        """Judge an object that another controller would create, as if the user of this request created it.
-
-        Raises:
-            OutOfTime: the time of this review is over.
-        """
-        derived = self.request._replace(
-            operation=Operation.CREATE,
-            kind=kinds.of(obj),
-            obj=obj,
-            old=None,
-            name=obj.name,
-            namespace=obj.namespace,
-            subresource="",
-        )
-        limits = self.limits._replace(verdicts=math.inf) if self.limits is not NO_LIMITS else NO_LIMITS
-        response = review(derived, self.rules, self.cluster, self.policy, limits, Action.DENY)
-        self.gaps.errors += response.errors
-        if response.not_judged:
-            raise OutOfTime
-        denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
-        return Judgement(
-            {
-                (verdict.rule.id, *identity(verdict.finding, obj)): f"{verdict.rule.id} ({verdict.finding.path})"
-                for verdict in denials
-            },
-            tuple(dict.fromkeys(what for _, what in response.unseen)),
-        )
 
     def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
         context = self._contexts.get(id(params)) or self._context(params)
@@ -287,6 +261,38 @@ class _Evaluation:
             policy=self.policy,
             **fields,
         )
+
+
+def _judge_derived(
+    request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits, gaps: Gaps, obj: Object
+) -> Judgement:
+    """Judge an object that another controller would create, as if the user of this request created it.
+
+    Raises:
+        OutOfTime: the time of this review is over.
+    """
+    derived = request._replace(
+        operation=Operation.CREATE,
+        kind=kinds.of(obj),
+        obj=obj,
+        old=None,
+        name=obj.name,
+        namespace=obj.namespace,
+        subresource="",
+    )
+    unlimited = limits._replace(verdicts=math.inf) if limits is not NO_LIMITS else NO_LIMITS
+    response = review(derived, rules, cluster, policy, unlimited, Action.DENY)
+    gaps.errors += response.errors
+    if response.not_judged:
+        raise OutOfTime
+    denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
+    return Judgement(
+        {
+            (verdict.rule.id, *identity(verdict.finding, obj)): f"{verdict.rule.id} ({verdict.finding.path})"
+            for verdict in denials
+        },
+        tuple(dict.fromkeys(what for _, what in response.unseen)),
+    )
 
 
 _STEP_DOWN: Final = {
