@@ -142,7 +142,9 @@ class Field:
     @property
     def texts(self) -> Mapping[str, str]:
         """The string entries of a map (labels, annotations, node selectors)."""
-        return {key: value for key, value in self.map.items() if isinstance(value, str)}
+        if not isinstance(self.value, dict):  # mostly there is none
+            return {}
+        return {key: value for key, value in self.value.items() if isinstance(value, str)}
 
     def items(self) -> Iterator[Field]:
         """Yield the items of a list, in order, whatever their types."""
