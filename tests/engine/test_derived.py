@@ -107,7 +107,7 @@ def test_a_rule_that_crashes_denies_no_clone() -> None:
 
 def test_the_time_of_the_review_ends_it_too() -> None:
     clock = itertools.count()
-    response = ask(LARGE, limits=Limits(expired=lambda: next(clock) > 5))
+    response = ask(LARGE, limits=Limits(expired=lambda: next(clock) > 3))
     assert response.not_judged == (CLONE,)
     assert response.verdicts == ()
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.changing_cluster import ChangingCluster, differences
 from virt_admit.forecasts.placement import candidates
+from virt_admit.reports.findings import incremental
 
 CHANGES = 40
 """``make verify-judgements`` makes thousands."""
@@ -36,8 +37,8 @@ def judged(cluster):
     [
         ("nodes", ("metadata", "annotations", "kubevirt.io/heartbeat"), "2027-03-01T11:00:30Z", 0),
         ("virtualmachines", ("metadata", "annotations", "team"), "shop", 1),
-        ("virtualmachineinstances", ("status", "guestOSInfo"), {"id": "fedora"}, 38),
-        ("nodes", ("metadata", "annotations", "team"), "shop", 32),
+        ("virtualmachineinstances", ("status", "guestOSInfo"), {"id": "fedora"}, 30),
+        ("nodes", ("metadata", "annotations", "team"), "shop", 33),
     ],
 )
 def test_the_cost_follows_the_change(plural, path, value, most):
@@ -48,6 +49,18 @@ def test_the_cost_follows_the_change(plural, path, value, most):
     cluster.set(plural, path, value)
     cluster.kept.change(cluster.moment.refresh(), time_passed=False)
     assert judged(cluster) <= most
+
+
+def test_time_that_passes_judges_no_vm_again_that_waits_for_nothing(monkeypatch):
+    cluster, judged_again = ChangingCluster(0), []
+    cluster.kept.report()
+    judge = incremental.judge_object
+    monkeypatch.setattr(
+        incremental, "judge_object", lambda obj, *rest: judged_again.append(obj.kind) or judge(obj, *rest)
+    )
+    cluster.kept.change(cluster.moment.refresh(), time_passed=True)
+    cluster.kept.report()
+    assert set(judged_again) <= {"Node"}
 
 
 def test_what_other_vms_need_of_their_nodes_is_not_computed_again_for_a_cordon(monkeypatch):

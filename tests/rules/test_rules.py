@@ -1,5 +1,6 @@
 """Every case of every rule, and what every rule owes its readers. ``docs/case.schema.json`` describes the cases."""
 
+import copy
 import dataclasses
 import importlib
 import pkgutil
@@ -19,6 +20,7 @@ from virt_admit.model import releases
 from virt_admit.model.kubernetes import json_patch, kinds, reads
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.lookups import ReviewCache
 from virt_admit.policy.parser import load, parse
 from virt_admit.rule import Action, Context, Operation
@@ -185,6 +187,24 @@ def finds_no_more_without_a_cluster(rule, case, result):
     known = {str(finding.path) for finding in result.findings}
     for finding in without.findings:
         assert str(finding.path) in known or min(finding.max_action, rule.action) < Action.DENY
+
+
+@pytest.mark.parametrize("rule", [rule for rule in ALL if rule.only_with], ids=lambda rule: rule.id)
+def test_a_rule_finds_nothing_without_the_fields_that_it_is_asked_only_with(rule):
+    """The engine does not run it then. The cases are those of all rules about its kinds."""
+    every = [case for _, case in PAIRS if kinds.of(Object(case["object"])) in rule.kinds]
+    each_case(rule, every, partial(is_silent_without_its_fields, rule))
+
+
+def is_silent_without_its_fields(rule, case):
+    obj = Object(copy.deepcopy(case["object"]))
+    for spec in (vms.vm_spec(obj), vms.vmi_spec(obj)):
+        for field in rule.only_with if spec.is_map else ():
+            spec.value.pop(field, None)
+    changed = {key: value for key, value in case.items() if key != "params"} | {"object": obj.data}
+    for cluster in ({}, {"complete": []}, {"cluster": [], "complete": []}):
+        result, _ = ask(rule, changed | cluster)
+        assert result == ((), (), "")
 
 
 def test_case_files_are_valid():

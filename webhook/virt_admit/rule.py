@@ -214,6 +214,9 @@ class RuleOptions:
     """Sub-resources that are judged too (``scale``)."""
     metadata: tuple[str, ...] = ()
     """Annotation and label keys that matter; an update that changes neither these nor the spec is not judged."""
+    only_with: tuple[str, ...] = ()
+    """Fields of the VM spec or the VMI spec. Without one of them the check finds nothing, so it is not run. A test removes
+    them from each case."""
     params: Any = NO_PARAMS
     """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
     at_admission: bool = True

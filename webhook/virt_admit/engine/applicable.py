@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from virt_admit.engine.admission_review import Request
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.policy.policy import Decided
 from virt_admit.rule import Operation, Rule
 from virt_admit.rules import Rules
 
@@ -24,6 +27,12 @@ def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
     if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
         return ()
     return rules.rules_for(request.kind, request.operation, request.subresource, request.target)
+
+
+def concerned(active: Sequence[Decided], obj: Object) -> Iterable[Decided]:
+    """Return the rules that may find something in an object with the fields that it has."""
+    present = vms.vm_spec(obj).map.keys() | vms.vmi_spec(obj).map.keys()
+    return [each for each in active if not each[0].only_with or not present.isdisjoint(each[0].only_with)]
 
 
 def _unchanged(request: Request, rules: Rules) -> bool:

@@ -20,7 +20,7 @@ class ObjectTable(Generic[T]):
         self.due: set[Name] = set()
         """Names of which the values may have changed."""
 
-    def values(self, names: tuple[Name, ...], compute: Callable[[Name], T]) -> list[T]:
+    def values(self, names: tuple[Name, ...], compute: Callable[[Name], T]) -> tuple[T, ...]:
         """Return the values for these names. The same tuple of names as before says that no object came or went."""
         if names is self._names:
             for name in self.due & self._values.keys():
@@ -30,4 +30,4 @@ class ObjectTable(Generic[T]):
             self._values = {name: self._values[name] if name in kept else compute(name) for name in names}
             self._names = names
         self.due.clear()
-        return list(self._values.values())
+        return tuple(self._values.values())

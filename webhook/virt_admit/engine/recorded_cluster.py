@@ -9,12 +9,13 @@ what is above it, and a value that became another one marks those that used it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from virt_admit.engine.object_table import Name, ObjectTable
-from virt_admit.engine.recorded_values import Ambient, MappingEntry, Read, Value, same, same_outcome, whole
+from virt_admit.engine.recorded_values import Ambient, EachObject, MappingEntry, Read, Value, same, same_outcome, whole
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, computed
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -348,6 +349,11 @@ class RecordedView:
         self._recorded.read(self._reader, (kind, namespace, None))
         return tuple(self._recorded.known(kind, namespace))
 
+    def each_now(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
+        """Return a value of each object, and record that all objects of the kind were read."""
+        self._recorded.read(self._reader, (kind, None, None))
+        return self._recorded.each(kind, function)
+
     def cached(self, function: Callable[[Cluster], T]) -> T:
         return self._recorded.use(self._reader, function, function)
 
@@ -361,5 +367,10 @@ class RecordedView:
         return self._cluster((kind, None, "state")).unlisted(kind)
 
     def each(self, kind: Kind, function: Callable[[Object], T]) -> Sequence[T]:
-        self._recorded.read(self._reader, (kind, None, None))
-        return self._recorded.each(kind, function)
+        """Return a value of each object. Most changes of an object leave it as it was, and what uses the values, too."""
+        return self._recorded.use(self._reader, EachObject(function, kind), partial(_each, kind, function))
+
+
+def _each(kind: Kind, function: Callable[[Object], T], view: Any) -> Sequence[T]:
+    values: Sequence[T] = view.each_now(kind, function)
+    return values

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import fields, is_dataclass
-from operator import is_
+from itertools import compress, starmap
+from operator import is_not
 from typing import Any, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -36,6 +37,13 @@ class MappingEntry(NamedTuple):
 
     function: Callable[[Cluster], Mapping[Any, Any]]
     key: Hashable
+
+
+class EachObject(NamedTuple):
+    """The values of a function for all objects of a kind."""
+
+    function: Callable[[Object], Any]
+    kind: Kind
 
 
 class Value:
@@ -90,4 +98,4 @@ def same(one: Any, other: Any) -> bool:
 
 def _same_items(some: Collection[Any], others: Collection[Any]) -> bool:
     """Return whether equally many items are the same. Mostly they are identical, which takes no time to find out."""
-    return all(map(is_, some, others)) or all(map(same, some, others))
+    return all(starmap(same, compress(zip(some, others, strict=True), map(is_not, some, others))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from virt_admit.engine.admission_review import (
     encode,
     strongest_first,
 )
-from virt_admit.engine.applicable import applicable_rules
+from virt_admit.engine.applicable import applicable_rules, concerned
 from virt_admit.engine.decoding import decode
 from virt_admit.engine.ratchet import KnownFindings, identity
 from virt_admit.engine.rule_run import NO_LIMITS, Gaps, Limits, run
@@ -57,15 +58,13 @@ def fix(
     obj = request.obj
     if obj is None or request.kind is None or request.kind.never_denied:
         return NO_FINDINGS
-    evaluated_rules = applicable_rules(request, rules)
-    if not evaluated_rules:
+    asked = rules.rules_for(request.kind, request.operation, request.subresource, request.target)
+    fixing = policy.fixing(asked, request.namespace, opt_in=own)
+    if not fixing or not applicable_rules(request, rules):
         return NO_FINDINGS
     evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
     fixed: list[Verdict] = []
-    for rule in evaluated_rules:
-        decision = policy.decide(rule, request.namespace) if rule.fixable else None
-        if decision is None or decision.action is Action.OFF or not (decision.fix or (own and decision.opt_in_fix)):
-            continue
+    for rule, decision in fixing:
         if evaluation.exemption(rule) is None:
             with time_limit(limits.expired):
                 fixed += evaluation.fixes(rule, decision)
@@ -104,16 +103,15 @@ def review(
     never_denied = request.kind.never_denied or request.operation == Operation.DELETE
     ceiling = Action.WARN if never_denied else Action.DENY
     evaluation = _Evaluation(request, obj, rules, cluster, policy, limits)
+    active = policy.active(evaluated_rules, request.namespace, weakest)
     verdicts: list[Verdict] = []
-    active: list[Rule] = []
     with time_limit(limits.expired):
-        for rule in evaluated_rules:
-            decision = policy.decide(rule, request.namespace)
-            if decision.action >= weakest:
-                active.append(rule)
-                verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
+        for rule, decision in concerned(active, obj):
+            verdicts += evaluation.verdicts(rule, decision.params, min(decision.action, ceiling))
     return evaluation.response(
-        verdicts=strongest_first(verdicts), evaluated_rules=tuple(active), probe=probe.answer(request)
+        verdicts=strongest_first(verdicts),
+        evaluated_rules=tuple([rule for rule, _ in active]),
+        probe=probe.answer(request),
     )
 
 
@@ -135,65 +133,37 @@ class _Evaluation:
     def __init__(
         self, request: Request, obj: Object, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits
     ) -> None:
-        self.request, self.obj, self.rules, self.cluster = request, obj, rules, cluster
+        self.request, self.obj, self.cluster = request, obj, cluster
         self.policy, self.limits = policy, limits
         self.operation = Operation(request.operation)
         self.facts = ReviewCache(cluster if limits is NO_LIMITS else TimedCluster(cluster, limits.expired))
         self._contexts: dict[int, Context[Any]] = {}
         self.gaps = Gaps()
         self.omitted: Mapping[Action, int] = NONE_OMITTED
+        # no method: the contexts would lead back to what holds them, and only the garbage collector would free the review
+        self.judge = partial(_judge_derived, request, rules, cluster, policy, limits, self.gaps)
 
     def _context(self, params: Any) -> Context[Any]:
-        """Return what a check may know. Rules with the same parameters, which are mostly none, share it."""
-        found = self._contexts.get(id(params))
-        if found is None:
-            request = self.request
-            found = self._contexts[id(params)] = Context(
-                self.facts.cluster,
-                params,
-                self.facts,
-                self.operation,
-                request.old,
-                request.user,
-                request.groups,
-                request.subresource,
-                request.kind,
-                request.target,
-                self.judge,
-            )
-        return found
-
-    def judge(self, obj: Object) -> Judgement:
-        """Judge an object that another controller would create, as if the user of this request created it.
-
-        Raises:
-            OutOfTime: the time of this review is over.
-        """
-        derived = self.request._replace(
-            operation=Operation.CREATE,
-            kind=kinds.of(obj),
-            obj=obj,
-            old=None,
-            name=obj.name,
-            namespace=obj.namespace,
-            subresource="",
+        """Make what a check may know. Rules with the same parameters, which are mostly none, share it."""
+        request = self.request
+        made = self._contexts[id(params)] = Context(
+            self.facts.cluster,
+            params,
+            self.facts,
+            self.operation,
+            request.old,
+            request.user,
+            request.groups,
+            request.subresource,
+            request.kind,
+            request.target,
+            self.judge,
         )
-        limits = self.limits._replace(verdicts=math.inf) if self.limits is not NO_LIMITS else NO_LIMITS
-        response = review(derived, self.rules, self.cluster, self.policy, limits, Action.DENY)
-        self.gaps.errors += response.errors
-        if response.not_judged:
-            raise OutOfTime
-        denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
-        return Judgement(
-            {
-                (verdict.rule.id, *identity(verdict.finding, obj)): f"{verdict.rule.id} ({verdict.finding.path})"
-                for verdict in denials
-            },
-            tuple(dict.fromkeys(what for _, what in response.unseen)),
-        )
+        return made
 
     def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
-        return run(rule, self.obj, self._context(params), self.gaps, self.limits)
+        context = self._contexts.get(id(params)) or self._context(params)
+        return run(rule, self.obj, context, self.gaps, self.limits)
 
     def fixes(self, rule: Rule, decision: EffectiveSettings) -> list[Verdict]:
         """Run a rule and return its findings that have a fix."""
@@ -291,6 +261,38 @@ class _Evaluation:
             policy=self.policy,
             **fields,
         )
+
+
+def _judge_derived(
+    request: Request, rules: Rules, cluster: Cluster, policy: Policy, limits: Limits, gaps: Gaps, obj: Object
+) -> Judgement:
+    """Judge an object that another controller would create, as if the user of this request created it.
+
+    Raises:
+        OutOfTime: the time of this review is over.
+    """
+    derived = request._replace(
+        operation=Operation.CREATE,
+        kind=kinds.of(obj),
+        obj=obj,
+        old=None,
+        name=obj.name,
+        namespace=obj.namespace,
+        subresource="",
+    )
+    unlimited = limits._replace(verdicts=math.inf) if limits is not NO_LIMITS else NO_LIMITS
+    response = review(derived, rules, cluster, policy, unlimited, Action.DENY)
+    gaps.errors += response.errors
+    if response.not_judged:
+        raise OutOfTime
+    denials = [verdict for verdict in response.verdicts if verdict.action is Action.DENY]
+    return Judgement(
+        {
+            (verdict.rule.id, *identity(verdict.finding, obj)): f"{verdict.rule.id} ({verdict.finding.path})"
+            for verdict in denials
+        },
+        tuple(dict.fromkeys(what for _, what in response.unseen)),
+    )
 
 
 _STEP_DOWN: Final = {

@@ -51,21 +51,23 @@ def run(rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limi
 
     Never raises. The findings that precede a failure are kept.
     """
-    if limits.expired():
+    if gaps.not_judged and limits.expired():  # without a rule that was stopped, the time was not over a moment ago
         gaps.stop(rule)
         return
-    unseen: dict[str, None] = {}  # a rule may say the same for each item of a list
+    unseen: dict[str, None] | None = None
     try:
         for item in rule.check(obj, context):
             if limits.expired():
                 break
             if isinstance(item, Unseen):
+                unseen = unseen or {}  # a rule may say the same for each item of a list
                 unseen[item.what] = None
             else:
                 yield item
     except OutOfTime:
         pass
     except Unseen as missing:
+        unseen = unseen or {}
         unseen[missing.what] = None
     except Exception as error:  # a broken rule must not stop a cluster
         _log_failure(rule, obj)

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Action, Rule
@@ -97,6 +97,9 @@ class EffectiveSettings(NamedTuple):
     """Whether ``check --fix`` writes the rule's fixes: those that no layer forbids."""
 
 
+Decided: TypeAlias = tuple[Rule, EffectiveSettings]
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """One consistent version of the policy. Hot reload replaces the whole value."""
@@ -121,6 +124,14 @@ class Policy:
         """Return the settings of the rule in the namespace (empty for cluster-scoped objects)."""
         return self._decisions(self._layers_of(namespace), rule)
 
+    def active(self, rules: tuple[Rule, ...], namespace: str, weakest: Action) -> tuple[Decided, ...]:
+        """Return the rules to which the policy gives at least this action in the namespace, with their settings."""
+        return self._active(self._layers_of(namespace), rules, weakest)
+
+    def fixing(self, rules: tuple[Rule, ...], namespace: str, *, opt_in: bool) -> tuple[Decided, ...]:
+        """Return the rules whose fixes the policy applies, or with ``opt_in`` does not forbid, with their settings."""
+        return self._fixing(self._layers_of(namespace), rules, opt_in)
+
     @functools.cached_property
     def digest(self) -> str:
         """12 hexadecimal digits that distinguish policies in an audit log; empty if it was not parsed from a text."""
@@ -141,6 +152,28 @@ class Policy:
     @functools.cached_property
     def _decisions(self) -> Callable[[tuple[Layer, ...], Rule], EffectiveSettings]:
         return functools.cache(_decide)
+
+    @functools.cached_property
+    def _active(self) -> Callable[[tuple[Layer, ...], tuple[Rule, ...], Action], tuple[Decided, ...]]:
+        return functools.lru_cache(maxsize=1024)(
+            lambda layers, rules, weakest: tuple(
+                each for each in self._decided(layers, rules) if each[1].action >= weakest
+            )
+        )
+
+    @functools.cached_property
+    def _fixing(self) -> Callable[[tuple[Layer, ...], tuple[Rule, ...], bool], tuple[Decided, ...]]:
+        return functools.lru_cache(maxsize=1024)(
+            lambda layers, rules, opt_in: tuple(
+                (rule, settings)
+                for rule, settings in self._decided(layers, rules)
+                if rule.fixable and settings.action is not Action.OFF
+                if settings.fix or (opt_in and settings.opt_in_fix)
+            )
+        )
+
+    def _decided(self, layers: tuple[Layer, ...], rules: tuple[Rule, ...]) -> Iterator[Decided]:
+        return ((rule, self._decisions(layers, rule)) for rule in rules)
 
     def exempt(
         self, rule: Rule, user: str, namespace: str, obj: Object, aliases: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from typing import Final
@@ -11,12 +12,17 @@ from virt_admit.engine.admission_review import Reply
 from virt_admit.forecasts.outage.recent_starts import SECONDS, RecentStart
 from virt_admit.model.kubernetes.cluster import Cluster, OutOfTime, Unseen
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
-from virt_admit.rule import Operation
+from virt_admit.rule import Operation, Rule
 
 RULE: Final = "vm-takes-failover-capacity"
 KINDS: Final = (VM, POOL, VMIRS)
 MOST: Final = 1_000
 """VMs that are remembered; the oldest are dropped."""
+
+
+@functools.lru_cache(maxsize=64)
+def _asks_for_room(evaluated_rules: tuple[Rule, ...]) -> bool:
+    return any(rule.id == RULE for rule in evaluated_rules)
 
 
 class AdmittedStarts:
@@ -46,7 +52,7 @@ class AdmittedStarts:
             return
         identity = request.kind.kind, request.obj.namespace or request.namespace, request.obj.name
         known = self._known(identity)
-        if known is None and all(rule.id != RULE for rule in response.evaluated_rules):
+        if known is None and not _asks_for_room(response.evaluated_rules):
             return
         from virt_admit.forecasts.outage import failover_demand  # noqa: PLC0415 - the rule has imported it
 

@@ -7,6 +7,7 @@ so a silent peer costs a socket and never a thread (docs/decisions/serving.md).
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -145,6 +146,13 @@ async def _plain(send: Send, status: int, text: bytes) -> None:
     await send({"type": "http.response.body", "body": text})
 
 
+@functools.lru_cache(maxsize=256)
+def _variable(header: bytes) -> str:
+    """Return the name of a header in a WSGI environment. API servers send the same few."""
+    key = header.decode("latin-1").upper().replace("-", "_")
+    return key if key == "CONTENT_TYPE" else "HTTP_" + key
+
+
 def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
     host, port = scope.get("server") or ("", 0)
     environ = {
@@ -167,7 +175,6 @@ def _environ(scope: Scope, body: bytes) -> dict[str, Any]:
     for name, value in scope["headers"]:
         if name == TRANSFER_ENCODING:
             continue  # the worker has removed the chunks, and werkzeug would read an empty body
-        key = name.decode("latin-1").upper().replace("-", "_")
-        environ[key if key == "CONTENT_TYPE" else "HTTP_" + key] = value.decode("latin-1")
+        environ[_variable(name)] = value.decode("latin-1")
     environ["CONTENT_LENGTH"] = str(len(body))
     return environ

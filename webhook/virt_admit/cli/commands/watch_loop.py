@@ -64,8 +64,8 @@ DRAIN_INTERVAL: Final = 10.0
 """The same while a node is drained."""
 UPGRADE_INTERVAL: Final = 60.0
 """Seconds between two estimates of an upgrade and of failover, at least."""
-REST: Final = 9
-"""Estimates rest so many times as long as they took: those of a large cluster that changes take a tenth of a processor."""
+REST: Final = 19
+"""Estimates rest so many times as long as they took: so they take a twentieth of a processor at most."""
 
 _OF_DRAINS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI, VMIM))
 """Kinds without which the figures of drains stay as they were."""

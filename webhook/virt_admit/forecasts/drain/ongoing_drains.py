@@ -49,11 +49,16 @@ class OngoingDrain:
 
 def ongoing(plan: Plan, cluster: Cluster) -> Iterator[OngoingDrain]:
     """Yield the drain of each node of a plan that is being drained, also of a node that is empty by now."""
-    known = {node.name: node for node in cluster.known(NODE)}
+    starts = cluster.cached(_starts)
     for found in plan.nodes:
-        start = progress.start(known[found.name], cluster) if found.name in known else None
+        start = starts.get(found.name)
         if start is not None:
             yield _ongoing(found, start, cluster)
+
+
+def _starts(cluster: Cluster) -> Mapping[str, DrainStart]:
+    found = ((node.name, progress.start(node, cluster)) for node in cluster.known(NODE))
+    return {name: start for name, start in found if start is not None}
 
 
 def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDrain:

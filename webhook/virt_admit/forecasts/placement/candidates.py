@@ -140,10 +140,13 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
     """
     placed = set(filter(None, each(cluster, POD, running_launchers.place)))
     unseen = unlisted(cluster, VMI)
-    for place, vmi in filter(None, each(cluster, VMI, _place)):
+    for place in filter(None, each(cluster, VMI, _place)):
         if place not in placed:
             check_time()
-            node = place[-1]
+            namespace, name, node = place
+            vmi = cluster.get(VMI, namespace, name)
+            if vmi is None:  # impossible: it is one of those that were listed
+                continue
             given = expand(vmi, cluster)
             blind = next(launcher_resources.unseen(given, cluster), "")
             if blind:
@@ -156,10 +159,10 @@ def _of_vmis_without_pod(cluster: Cluster) -> Iterator[Pod]:
         raise Unseen(unseen)
 
 
-def _place(vmi: Object) -> tuple[running_launchers.Place, Object] | None:
-    """Return where a VMI runs that has not ended, and itself."""
+def _place(vmi: Object) -> running_launchers.Place | None:
+    """Return where a VMI runs that has not ended."""
     found = vmis.on_its_node(vmi)
-    return None if found is None else ((vms.namespace_of(vmi), vmi.name, found[0]), vmi)
+    return None if found is None else (vms.namespace_of(vmi), vmi.name, found[0])
 
 
 def _most_terms(cluster: Cluster) -> int:

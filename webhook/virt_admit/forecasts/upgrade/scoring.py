@@ -7,16 +7,23 @@ images, preferred affinity and preferred spread are left out: they do not change
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from random import Random
+from typing import Final
 
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS
+from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
+
+_NONE: Final = -1
+"""The score of a node without room."""
+_SIZES: Final = 256
+"""Sizes of pods whose scores are kept."""
 
 
 class Targets:
@@ -48,13 +55,27 @@ class Targets:
         self._closed: set[str] = set()
         self._staying = self._free.keys() - to_do
         self._bound: dict[tuple[str, str], list[Pod]] = {}
+        self._changes = 0
+        self._changed: dict[str, int] = {}
+        """The number of the last change of each node, the latest at the end."""
+        self._scores: dict[frozenset[tuple[str, int]], tuple[dict[str, int], int]] = {}
+        """By size of a pod the scores of all nodes, and the number of the last change that they follow."""
 
     def close(self, node: str) -> None:
         self._closed.add(node)
+        self._change(node)
 
     def open(self, node: str) -> None:
         self._closed.discard(node)
         self._staying.add(node)
+        self._change(node)
+
+    def _change(self, node: str) -> None:
+        """Note that the scores of a node may have changed, and keep the nodes in the order of their last change."""
+        if node in self._free:
+            self._changes += 1
+            self._changed.pop(node, None)
+            self._changed[node] = self._changes
 
     def enter(self, pod: Pod, node: str) -> None:
         """Bind a pod to a node."""
@@ -86,41 +107,58 @@ class Targets:
         free[PODS] = free.get(PODS, 0) - sign
         for name, value in pod.requests.items():
             free[name] = free.get(name, 0) - sign * value
+        self._change(node)
 
     def choose(self, pod: Pod) -> str:
         """Return the node that kube-scheduler would choose; empty if none takes the pod.
 
         Of equal nodes it is one where the VM stays, or one that is still to be updated, if chance is not favourable; or any.
         """
-        best, best_score, equal = "", -1, 0
-        cpu, memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
-        for node in self._candidates(pod):
-            free, (all_cpu, all_memory) = self._free[node], self._size[node]
-            cpu_left, memory_left = free[CPU] - cpu, free[MEMORY] - memory
-            if cpu_left < 0 or memory_left < 0:
-                continue
-            least = (cpu_left * 100 // all_cpu + memory_left * 100 // all_memory) // 2
-            balanced = int(100 - 50 * abs(cpu_left / all_cpu - memory_left / all_memory))
-            score = 2 * (least + balanced)
-            if self._chance is None:
-                score += (node in self._staying) is self._favourable
-            if score < best_score or (self._chance is None and score == best_score) or not self._has_room(pod, node):
-                continue
-            equal = equal + 1 if score == best_score else 1
-            if self._chance is None or self._chance.random() * equal < 1:
-                best, best_score = node, score
-        return best
+        scores, candidates = self._scores_for(pod.requests), self._candidates(pod)
+        first = max(candidates, key=scores.__getitem__, default="")
+        best = scores[first] if first else _NONE
+        if best <= _NONE:
+            return ""
+        if self._chance is None:
+            return first
+        return self._chance.choice([node for node in candidates if scores[node] == best])
 
-    def _has_room(self, pod: Pod, node: str) -> bool:
-        free = self._free[node]
-        return free[PODS] >= 1 and all(free.get(name, 0) >= value for name, value in pod.requests.items() if value > 0)
+    def _scores_for(self, requests: Resources) -> Mapping[str, int]:
+        """Return the score of each node for pods of one size. Only nodes that changed since the last call are looked at.
 
-    def _candidates(self, pod: Pod) -> Iterable[str]:
-        accepting = self._accepting[id(pod)]
+        Most VMs of a cluster have one of few sizes, and a move changes two nodes.
+        """
+        size = frozenset(requests.items())
+        known = self._scores.get(size)
+        if known is None:
+            if len(self._scores) >= _SIZES:
+                self._scores.clear()
+            changed: Iterable[str] = self._free
+            scores: dict[str, int] = {}
+        else:
+            scores, seen = known
+            changed = takewhile(lambda node: self._changed[node] > seen, reversed(self._changed))
+        scores.update((node, self._score(requests, node)) for node in changed)
+        self._scores[size] = scores, self._changes
+        return scores
+
+    def _score(self, requests: Resources, node: str) -> int:
+        free, (all_cpu, all_memory) = self._free[node], self._size[node]
+        cpu_left, memory_left = free[CPU] - requests.get(CPU, 0), free[MEMORY] - requests.get(MEMORY, 0)
+        if node in self._closed or cpu_left < 0 or memory_left < 0 or free[PODS] < 1:
+            return _NONE
+        if any(free.get(name, 0) < value for name, value in requests.items() if value > 0):
+            return _NONE
+        least = (cpu_left * 100 // all_cpu + memory_left * 100 // all_memory) // 2
+        balanced = int(100 - 50 * abs(cpu_left / all_cpu - memory_left / all_memory))
+        chosen_by_chance = self._chance is None and (node in self._staying) is self._favourable
+        return 2 * (least + balanced) + chosen_by_chance
+
+    def _candidates(self, pod: Pod) -> Collection[str]:
+        """Return the nodes that let a pod in, whether they are closed or not."""
         if not self._simple and not self._scheduler.is_simple(pod):
-            accepting = self._scheduler.place(pod).candidates
-        closed = self._closed
-        return [node for node in accepting if node not in closed]
+            return self._scheduler.place(pod).candidates
+        return self._accepting[id(pod)]
 
     def why(self, pod: Pod) -> str:
         """Return why no node takes the pod, in words."""

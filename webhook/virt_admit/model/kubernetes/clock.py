@@ -44,8 +44,11 @@ def stamp(time: datetime | None) -> str | None:
 
 def since(text: str | None, cluster: Cluster) -> timedelta | None:
     """Return how long ago a time stamp was, or None if the stamp or the time cannot be determined."""
-    then, current = instant(text), now(cluster)
-    return current - then if then is not None and current is not None else None
+    then = instant(text)
+    if then is None:  # the time is not read: what reads it is judged again all the time
+        return None
+    current = now(cluster)
+    return current - then if current is not None else None
 
 
 def lasting(text: str | None, cluster: Cluster) -> str:

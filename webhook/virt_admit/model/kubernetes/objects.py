@@ -104,16 +104,7 @@ class Field:
 
     def at(self, *steps: PathStep) -> Field:
         """Descend several steps at once."""
-        value = self.value
-        for step in steps:
-            if isinstance(value, dict):
-                value = value.get(step)
-            elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-                value = value[step]
-            else:
-                value = None
-                break
-        return Field(value, self, steps)
+        return _descend(self.value, self, steps)
 
     @property
     def present(self) -> bool:
@@ -151,7 +142,9 @@ class Field:
     @property
     def texts(self) -> Mapping[str, str]:
         """The string entries of a map (labels, annotations, node selectors)."""
-        return {key: value for key, value in self.map.items() if isinstance(value, str)}
+        if not isinstance(self.value, dict):  # mostly there is none
+            return {}
+        return {key: value for key, value in self.value.items() if isinstance(value, str)}
 
     def items(self) -> Iterator[Field]:
         """Yield the items of a list, in order, whatever their types."""
@@ -172,6 +165,18 @@ class Field:
 
     def __repr__(self) -> str:
         return f"Field({str(self.path)!r}: {self.value!r})"
+
+
+def _descend(value: Any, start: Path | Field, steps: tuple[PathStep, ...]) -> Field:
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            value = None
+            break
+    return Field(value, start, steps)
 
 
 class Object:
@@ -202,7 +207,7 @@ class Object:
 
     def at(self, *steps: PathStep) -> Field:
         """Return the field at the end of these steps."""
-        return Field(self.data).at(*steps)
+        return _descend(self.data, _ROOT, steps)
 
     @property
     def root(self) -> Field:
@@ -265,11 +270,11 @@ class Object:
 
     def annotation(self, key: str) -> Field:
         """Return one annotation as a field with value and path."""
-        return self.metadata["annotations"][Key(key)]
+        return self.at("metadata", "annotations", Key(key))
 
     def label(self, key: str) -> Field:
         """Return one label as a field with value and path."""
-        return self.metadata["labels"][Key(key)]
+        return self.at("metadata", "labels", Key(key))
 
     def condition(self, kind: str) -> Field:
         """Return the item of ``status.conditions`` with this type; absent if none has it."""

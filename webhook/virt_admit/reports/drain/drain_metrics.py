@@ -5,9 +5,10 @@ The gauges come from objects, so a restart loses nothing. The histogram and the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache, partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -56,7 +57,8 @@ class DrainMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seen: dict[str, SeenDrain] = {}
-        self._shown = CollectorRegistry()
+        self._shown: Callable[[], CollectorRegistry] = CollectorRegistry
+        """Makes the gauges when they are asked for."""
         self._runs: Mapping[tuple[str, str], bool] = {}
         self._running: set[tuple[str, str]] = set()
         """VMs that should run, and ran at some time."""
@@ -81,7 +83,7 @@ class DrainMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges of the latest judgement (prometheus_client calls this)."""
-        yield from self._shown.collect()
+        yield from self._shown().collect()
 
     @property
     def under_way(self) -> bool:
@@ -115,7 +117,8 @@ class DrainMetrics(Collector):
         for node, drain in current.items():
             self._take(node, drain, now)
         at_rest = {node: length for node, length in forecasts.items() if node not in current}
-        self._shown = drain_gauges([seen for seen in self._seen.values() if not seen.ended], at_rest, phases)
+        under_way = [replace(seen) for seen in self._seen.values() if not seen.ended]
+        self._shown = cache(partial(drain_gauges, under_way, at_rest, phases))
 
     def _take(self, node: str, drain: OngoingDrain, now: datetime) -> None:
         seen = self._seen.get(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from virt_admit.documents.reader import Document, DocumentError, Location
@@ -18,6 +19,7 @@ from virt_admit.rule import Action, Rule
 
 _NO_PATH: Final = Path()
 _NOWHERE: Final = Location("", 0, 0, 0, 0)
+_ERRORS: Final = attrgetter("response.errors")
 
 DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
@@ -143,7 +145,7 @@ class Report(NamedTuple):
 
     @property
     def crashed(self) -> bool:
-        return any(result.response.errors for result in self.results)
+        return any(map(_ERRORS, self.results))
 
     @property
     def rules_without_data(self) -> frozenset[Rule]:

@@ -17,6 +17,7 @@ from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Find
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("affinity",),
     reads=union(migratability.READS, permanent_constraints.READS, vmi_affinity.READS),
     action=Action.WARN,
     event="MigrationImpossible",

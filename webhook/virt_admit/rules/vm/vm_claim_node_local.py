@@ -18,6 +18,7 @@ _CLAIMS: Final = (("persistentVolumeClaim", "claimName"), ("dataVolume", "name")
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("volumes",),
     reads=union(migratability.READS, node_local_volumes.READS),
     action=Action.WARN,
     event="MigrationImpossible",

@@ -40,6 +40,7 @@ class Params:
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("evictionStrategy",),
     action=Action.WARN,
     event="DrainBlocked",
     params=Params(),

@@ -29,6 +29,7 @@ class Params:
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("evictionStrategy",),
     reads={KUBEVIRT: ()},
     action=Action.DENY,
     params=Params(),

@@ -12,6 +12,7 @@ from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object
 
 @rule(
     kinds=(VM, POOL),
+    only_with=("instancetype", "preference"),
     reads=expand.READS,
     action=Action.WARN,
     sources=("kubevirt/kubevirt:pkg/instancetype/find/revision.go#Find", "kubevirt/kubevirt#9132"),

@@ -14,6 +14,7 @@ from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Find
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("networks",),
     reads=union(migratability.READS, networks.READS),
     action=Action.AUDIT,
     sources=(

@@ -18,6 +18,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, first_th
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("nodeSelector", "affinity", "instancetype"),
     reads=migratability.READS,
     action=Action.WARN,
     event="MigrationImpossible",

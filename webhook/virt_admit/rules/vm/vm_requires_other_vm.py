@@ -18,6 +18,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    only_with=("affinity",),
     reads=union(migratability.READS, {NODE: ("metadata.labels",)}),
     action=Action.WARN,
     event="MigrationImpossible",

@@ -14,6 +14,7 @@ from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object
 
 @rule(
     kinds=(VM, POOL),
+    only_with=("runStrategy",),
     reads=migratability.READS,
     action=Action.WARN,
     sources=("kubevirt/kubevirt#9823", "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy"),

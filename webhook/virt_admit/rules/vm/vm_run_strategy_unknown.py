@@ -38,6 +38,7 @@ class Params:
 @rule(
     doc=f"{__doc__}\n{lifecycle.outcomes_table()}\n\n{lifecycle.commands_table()}\n",
     kinds=(VM, POOL),
+    only_with=("runStrategy",),
     reads={KUBEVIRT: ()},
     action=Action.DENY,
     params=Params(),

@@ -14,6 +14,7 @@ from virt_admit.rule import POOL, VM, Action, Cause, Context, Finding, Findings,
 
 @rule(
     kinds=(VM, POOL),
+    only_with=("running",),
     action=Action.DENY,
     denials=(
         cel.Denial(

@@ -13,6 +13,7 @@ from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object
 
 @rule(
     kinds=(VM, POOL),
+    only_with=("running",),
     action=Action.WARN,
     fixable=True,
     sources=("kubevirt/kubevirt#11993", "OpenShift Virtualization, Nodes 10.1.2"),

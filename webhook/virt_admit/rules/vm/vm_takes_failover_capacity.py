@@ -17,6 +17,7 @@ autoscaler, leads to audit at most.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, READS, Tolerance, may_ask
 from virt_admit.model.kubernetes import nodes
@@ -45,6 +46,9 @@ class Params:
     )
 
 
+_NO_LOSS: Final = Tolerance(0, 0, 0)
+
+
 @rule(
     kinds=(VM, POOL, VMIRS),
     reads=READS,
@@ -60,7 +64,7 @@ class Params:
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     params = context.params
-    if params.tolerate == Tolerance(0, 0, 0) or not may_ask(obj, context.old) or not nodes.every(context.cluster):
+    if params.tolerate == _NO_LOSS or not may_ask(obj, context.old) or not nodes.every(context.cluster):
         return
     from virt_admit.forecasts.outage import failover_findings  # noqa: PLC0415 - checking files alone knows no nodes
 

@@ -52,8 +52,10 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
 )
 def check(vmi: Object, context: Context) -> Findings:
     paused = vmi.condition("Paused")
+    if paused["status"].text != "True":  # a VMI that runs is not judged again because time has passed
+        return
     age = clock.since(paused["lastTransitionTime"].text, context.cluster)
-    if paused["status"].text != "True" or age is None or age < _PATIENCE:
+    if age is None or age < _PATIENCE:
         return
     from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415 - files alone know no guest that is paused
 

@@ -13,6 +13,7 @@ from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
 
@@ -66,7 +67,6 @@ def _motion(cluster: Cluster) -> Motion:
     for owners, pod in sorted(filter(None, each(cluster, POD, _attachment)), key=lambda found: _age(found[1])):
         for owner in owners:
             attachments.setdefault(owner, []).append(pod)
-    found = dict(each(cluster, VMI, _by_key))
     moving: list[tuple[str, str]] = []
     running: dict[str, list[tuple[str, str]]] = {}
     arriving: dict[str, list[Object]] = {}
@@ -78,14 +78,14 @@ def _motion(cluster: Cluster) -> Motion:
             continue
         key = vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""
         target = targets.get(migration.metadata["uid"].text or "-")
-        vmi = found.get(key)
+        vmi = find(cluster, VMI, *key)
         if phase != PENDING or target is not None:
             moving.append(key)
             for node in _senders(vmi):
                 running.setdefault(node, []).append(key)
         if vmi is not None and (to := _arrives(vmi, migration, target)):
             arriving.setdefault(to, []).append(vmi)
-    for node, vmi, older in _elsewhere(launchers, found, dict(each(cluster, VMI, _place))):
+    for node, vmi, older in _elsewhere(launchers, cluster):
         group = left if older else stranded
         if vmi not in (*arriving.get(node, ()), *group.get(node, ())):
             group.setdefault(node, []).append(vmi)
@@ -140,26 +140,24 @@ def _attachment(pod: Object) -> tuple[tuple[str, ...], Object] | None:
     return tuple(owner["uid"].text or "" for owner in pod.metadata["ownerReferences"].items()), pod
 
 
-def _by_key(vmi: Object) -> tuple[tuple[str, str], Object]:
-    return (vms.namespace_of(vmi), vmi.name), vmi
-
-
 def _place(vmi: Object) -> tuple[tuple[str, str], str | None]:
     return (vms.namespace_of(vmi), vmi.name), vmi.at("status", "nodeName").text
 
 
 def _elsewhere(
-    launchers: Mapping[tuple[str, str], Sequence[_Launcher]],
-    found: Mapping[tuple[str, str], Object],
-    places: Mapping[tuple[str, str], str | None],
+    launchers: Mapping[tuple[str, str], Sequence[_Launcher]], cluster: Cluster
 ) -> Iterator[tuple[str, Object, bool]]:
-    """Yield the other node of each living pod that is not on that of its VMI, the VMI, and whether no pod there is older."""
+    """Yield the other node of each living pod that is not on that of its VMI, the VMI, and whether no pod there is older.
+
+    Only the VMIs of such pods are looked up: most changes of the others mean nothing here.
+    """
+    places = dict(each(cluster, VMI, _place))
     for key, some in launchers.items():
         here = places.get(key)
         if not here or all(pod.node in (None, here) for pod in some):
             continue
-        vmi = found[key]
-        if vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        vmi = find(cluster, VMI, *key)
+        if vmi is None or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
             continue
         living = [pod for pod in some if pod.node and is_of(pod.pod, vmi)]
         own = max((pod.age[0] for pod in living if pod.node == here), default="")
