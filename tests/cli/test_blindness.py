@@ -33,7 +33,7 @@ from virt_admit.rules import load_rules
 
 pytestmark = pytest.mark.slow
 
-SEEDS = int(os.environ.get("BLINDNESS_SEEDS", "8"))
+SEEDS = int(os.environ.get("BLINDNESS_SEEDS", "4"))
 GROUPS = 4
 NO_RULES = Opinion(load_rules(), None)
 EVENT_VERDICTS = {
