@@ -184,9 +184,9 @@ verify-upstream: .venv/.ready
 ## make verify-random
 ##                the tests of `make test` with random clusters, on more of them: 10 minutes
 RANDOM_TESTS := tests/cli/test_blindness.py tests/cli/test_doors.py tests/forecasts/repair/test_random_clusters.py \
-  tests/kube/test_vm_ledger_feed.py tests/reports/test_values.py
+  tests/kube/test_vm_ledger_feed.py tests/reports/test_values.py tests/rules/test_rules_hostile.py
 verify-random: .venv/.ready
-	@BLINDNESS_SEEDS=48 DOORS_SEEDS=1000 PLAN_SEEDS=300 LEDGER_SEQUENCES=1000 SCHEMA_SEEDS=12 \
+	@BLINDNESS_SEEDS=48 DOORS_SEEDS=1000 PLAN_SEEDS=300 LEDGER_SEQUENCES=1000 SCHEMA_SEEDS=12 HOSTILE_VALUES=20 \
 	  $(BIN)/pytest -n $(WORKERS) --timeout=1200 $(RANDOM_TESTS)
 
 .PHONY: verify-years
@@ -194,6 +194,13 @@ verify-random: .venv/.ready
 ##                ten years of daily certificates, with faults, in virtual time
 verify-years: .venv/.ready
 	@CERTIFICATE_YEARS=10 $(BIN)/pytest -n0 tests/certs/test_years.py
+
+.PHONY: verify-rotations
+## make verify-rotations
+##                50 rotations of certificates and CA on a real API server, under load; no request may fail
+verify-rotations: .venv/.ready
+	@$(BIN)/python -m tests.apiserver.binaries
+	@ROTATION_TURNS=10 $(BIN)/pytest -q -s -n0 tests/e2e/test_certs.py -k rotations_of_certificate
 
 .PHONY: verify-installation
 ## make verify-installation

@@ -23,7 +23,7 @@ class Sender(Protocol):
 
 
 class Load:
-    """Threads, one for each sender, that send without a pause while the block lasts."""
+    """Threads, one for each sender, that send again and again while the block lasts."""
 
     def __init__(self, *senders: Sender) -> None:
         self.failures: list[str] = []
@@ -68,7 +68,8 @@ class Load:
 class Poster:
     """Posts the same body over and over, over one connection or over a new one each time.
 
-    A connection whose server says that it closes is opened again, as every client does. ``pause`` is in seconds.
+    A connection whose server says that it closes is opened again, as every client does. ``pause`` is in seconds: without
+    one, a client takes a whole processor from what it waits for.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Poster:
         status: int = 200,
         *,
         keep: bool,
-        pause: float = 0,
+        pause: float = 0.01,
         **headers: str,
     ) -> None:
         self._connect, self._path, self._body, self._status = connect, path, body, status

@@ -34,7 +34,7 @@ CONTROLLER = "system:serviceaccount:kubevirt:kubevirt-controller"
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server of our own with three nodes of 64Gi; 40Gi are used on each: 8Gi can start before one is lost."""
     with ControlPlane(control_plane.binaries) as plane:
-        install_crds(plane)
+        install_crds(plane, (kinds.VM, kinds.VMI, kinds.VMIM))
         for namespace in ("shop", "kubevirt"):
             plane.kubectl("create", "namespace", namespace, check=True)
         plane.kubectl("create", "clusterrolebinding", "virt", "--clusterrole=cluster-admin", f"--user={CONTROLLER}")

@@ -153,7 +153,7 @@ def test_the_api_server_restarts_again_and_again_under_load(
         answers: list[str] = []
 
         def load() -> None:
-            while not done.wait(0.01):
+            while not done.wait(0.03):
                 answers.append(reviewed(webhook, "nowhere"))
 
         with ThreadPoolExecutor(2) as clients:

@@ -19,7 +19,7 @@ from tests.forecasts.drain.test_many_terms import world
 from tests.https.reviews import review, vm
 from virt_admit.kube.client import ApiClient
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE, POD, VMI
+from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE, POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.serving.worker import REVIEW_SECONDS
 
@@ -31,7 +31,7 @@ TERMS = 3_000
 def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server of our own, in which most VMs run on one of two nodes."""
     with ControlPlane(control_plane.binaries) as plane:
-        install_crds(plane)
+        install_crds(plane, (VM, VMI))
         api = ApiClient.connect(str(plane.kubeconfig), connections=8)
         objects = list(world(3, TERMS, OTHERS, hosts=2))
         for kind in (NAMESPACE, NODE):
@@ -71,7 +71,7 @@ def test_while_nodes_are_cordoned_others_wait_a_second_at_most(plane: ControlPla
         body, done = review(vm("db")), threading.Event()
 
         def ask() -> None:
-            while not done.is_set():
+            while not done.wait(0.02):
                 began = time.monotonic()
                 status, _ = webhook.post("/validate", body)
                 waits.append(time.monotonic() - began)

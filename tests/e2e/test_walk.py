@@ -45,7 +45,7 @@ ELSEWHERE = {
 }
 
 
-def creator(walk: Installed) -> Poster:
+def creator(walk: Installed, pause: float = 0.01) -> Poster:
     """A user who creates a valid virtual machine again and again, as a dry run."""
     cluster, address = walk.cluster, urlsplit(walk.cluster.url)
     trusting = ssl.create_default_context(cafile=cluster.folder / "ca.crt")
@@ -55,7 +55,7 @@ def creator(walk: Installed) -> Poster:
 
     body = json.dumps(yaml.safe_load(VALID.read_text())).encode()
     path = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachines?dryRun=All"
-    return Poster(connect, path, body, 201, keep=True, Authorization=f"Bearer {cluster.token}")
+    return Poster(connect, path, body, 201, keep=True, pause=pause, Authorization=f"Bearer {cluster.token}")
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ class TestWalk:
     def test_7_fail_before_the_bundle_refuses_valid_vms(self, walk: Installed) -> None:
         """What the order of the page prevents."""
         walk.must(f"kubectl delete {CONFIGURATIONS} virt-admit")
-        with Load(creator(walk)) as load:
+        with Load(creator(walk, pause=0)) as load:
             load.more(20)
             for _ in range(5):  # the webhook may write its bundle before the next request comes
                 walk.must("kubectl apply -k ours/webhooks")  # with the component enforce

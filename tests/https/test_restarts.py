@@ -103,7 +103,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
             instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
         balancer = stack.enter_context(Balancer(*instances))
         client = Client(shared / "ca.crt", balancer.port)
-        senders = [Poster(client, "/validate", FINE, keep=keep, pause=0.01) for keep in (False, True, True)]
+        senders = [Poster(client, "/validate", FINE, keep=keep, pause=0.02) for keep in (False, True, True)]
         with Load(*senders) as load:
             for number, instance in [*enumerate(instances)] * 2:
                 load.more(100)

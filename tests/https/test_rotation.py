@@ -48,7 +48,7 @@ def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
 
         # steady, for closed connections take memory until the next garbage collection
         senders = [Poster(client, "/validate", FINE, keep=False, pause=0.02) for _ in range(2)]
-        with Load(*senders, Poster(client, "/validate", FINE, keep=True)) as load:
+        with Load(*senders, Poster(client, "/validate", FINE, keep=True, pause=0.002)) as load:
             started = time.monotonic()
             while time.monotonic() < started + WARM_UP:
                 rotate(15)
