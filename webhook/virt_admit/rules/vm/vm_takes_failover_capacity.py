@@ -18,7 +18,7 @@ autoscaler, leads to audit at most.
 
 from dataclasses import dataclass
 
-from virt_admit.forecasts.outage.tolerance import ONE_NODE, READS, Tolerance, may_ask
+from virt_admit.forecasts.outage.tolerance import NOTHING, ONE_NODE, READS, Tolerance, may_ask
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
 from virt_admit.rule import (
@@ -60,7 +60,7 @@ class Params:
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     params = context.params
-    if params.tolerate == Tolerance(0, 0, 0) or not may_ask(obj, context.old) or not nodes.every(context.cluster):
+    if params.tolerate == NOTHING or not may_ask(obj, context.old) or not nodes.every(context.cluster):
         return
     from virt_admit.forecasts.outage import failover_findings  # noqa: PLC0415 - checking files alone knows no nodes
 
