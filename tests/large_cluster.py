@@ -35,6 +35,18 @@ def objects(pods: int) -> Iterator[Manifest]:
             yield losses.deployed(f"app-{number}-{other}", node["metadata"]["name"], "256Mi")
 
 
+def saved(pods: int) -> Manifest:
+    """Return a snapshot of the cluster, with a control plane and a health check of all workers."""
+    masters = (losses.master(f"master-{number}", zone=f"zone-{number}") for number in range(3))
+    return {
+        "apiVersion": "virt-admit.io/v1alpha1",
+        "kind": "Snapshot",
+        "serverVersion": "v1.36.3",
+        "complete": ["*"],
+        "items": [*objects(pods), *masters, *losses.nhc()],
+    }
+
+
 def store_of(cache: ClusterCache, obj: Manifest) -> KindStore:
     """Return where a live cluster keeps an object."""
     kind = kinds.of(Object(obj))

@@ -331,7 +331,8 @@ class ClusterCache:
             yield from self.stores[kind]
 
     def cached(self, function: Callable[[Cluster], T]) -> T:
-        value: T = self._derive(function).value
+        provided = self._provided.get(function)
+        value: T = provided[0]() if provided is not None else self._derive(function).value
         return value
 
     def provide(self, function: Callable[[Cluster], T], value: Callable[[], T], rests_on: Iterable[Kind]) -> None:

@@ -58,15 +58,19 @@ class _Feed:
                     self._ledger.record(kind, namespace, name, None)
             for namespace, name, facts in found:
                 self._ledger.record(kind, namespace, name, facts)
+            self._ledger.ledger.keep_up()
 
     def upserted(self, obj: dict[str, Any], kept: dict[str, Any] | None) -> None:
         facts = self._facts(obj, kept)
-        with self._lock:
-            self._ledger.record(self._store.kind, *names_of(obj), facts)
+        self._record(obj, facts)
 
     def deleted(self, obj: dict[str, Any]) -> None:
+        self._record(obj, None)
+
+    def _record(self, obj: dict[str, Any], facts: Facts) -> None:
         with self._lock:
-            self._ledger.record(self._store.kind, *names_of(obj), None)
+            self._ledger.record(self._store.kind, *names_of(obj), facts)
+            self._ledger.ledger.keep_up()
 
     def _facts(self, obj: dict[str, Any], kept: dict[str, Any] | None) -> Facts:
         if kept is None:

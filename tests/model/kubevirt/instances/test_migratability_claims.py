@@ -91,7 +91,7 @@ def test_the_members_of_a_pool_get_claims_of_their_own():
     assert judged(pool, claim("root", "ReadWriteOnce"), data_volume("root", {"pvc": RWO})) == YES
     pool.data["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] = []
     path = "spec.virtualMachineTemplate." + DV_PATH
-    assert judged(pool, claim("root", "ReadWriteOnce")) == no("DisksNotLiveMigratable", path)
+    assert judged(Object(pool.data), claim("root", "ReadWriteOnce")) == no("DisksNotLiveMigratable", path)
 
 
 @for_each(

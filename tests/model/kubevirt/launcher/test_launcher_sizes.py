@@ -11,7 +11,7 @@ import pytest
 from tests.upstream.launcher_cases import case
 from tests.upstream.launcher_pods import as_written, surroundings
 from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
-from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -42,7 +42,8 @@ def test_vms_of_different_requests_differ_in_what_is_remembered(part):
             vmi = expand(obj, cluster)
             requests = launcher_resources.pod(vmi, cluster).requests
             assert sizes.setdefault(launcher_resources.sizing(vmi), requests) == requests, (seed, obj.data)
-            assert launcher_resources.requests_as_known(vmi, cluster) == requests
+            if not any(launcher_resources.unseen(vmi, cluster)):
+                assert launcher_resources.certain_requests(vmi, cluster) == requests
         changed += len(sizes) - 1
     assert changed > 400
 
@@ -69,9 +70,11 @@ def test_vms_of_one_template_are_remembered_once():
 def test_what_is_remembered_ends_with_the_settings_of_kubevirt():
     cluster = ClusterCache([KindStore(KUBEVIRT)])
     given = expand(vmi(), cluster)
-    before = launcher_resources.requests_as_known(given, cluster)["memory"]
+    with pytest.raises(Unseen):
+        launcher_resources.certain_requests(given, cluster)
     store = cluster.stores[KUBEVIRT]
     store.replace({}, StoreState.LISTED)
+    before = launcher_resources.certain_requests(given, cluster)["memory"]
     developer = {"memoryOvercommit": 200}
     store.upsert(
         {
@@ -82,4 +85,4 @@ def test_what_is_remembered_ends_with_the_settings_of_kubevirt():
             "status": {"phase": "Deployed"},
         }
     )
-    assert launcher_resources.requests_as_known(given, cluster)["memory"] == before - 2**31
+    assert launcher_resources.certain_requests(given, cluster)["memory"] == before - 2**31

@@ -150,8 +150,10 @@ def _has_two_nodes(obj: Object, cluster: Cluster) -> bool:
 
 
 def _view(obj: Object) -> RoomView:
-    spec = vms.vmi_spec(obj)
-    return RoomView(tolerant=spec["tolerations"].present, highest=HIGHEST if spec["priorityClassName"].text else None)
+    spec = vms.vmi_spec(obj).map
+    return RoomView(
+        tolerant=spec.get("tolerations") is not None, highest=HIGHEST if spec.get("priorityClassName") else None
+    )
 
 
 def size(obj: Object, cluster: Cluster) -> Resources:
@@ -160,10 +162,7 @@ def size(obj: Object, cluster: Cluster) -> Resources:
     Raises:
         Unseen: its instance type, or what KubeVirt adds, cannot be read.
     """
-    given = expand(obj, cluster)
-    for what in launcher_resources.unseen(given, cluster):
-        raise Unseen(what)
-    return {**launcher_resources.requests_as_known(given, cluster), PODS: 1}
+    return {**launcher_resources.certain_requests(expand(obj, cluster), cluster), PODS: 1}
 
 
 def _more(new: Resources, old: Resources) -> Resources:
@@ -286,9 +285,12 @@ def outstanding(start: RecentStart, ledger: VmLedger) -> Resources:
 
 def ahead_of(obj: Object, old: Object | None, asked: RoomDemand, cluster: Cluster) -> list[Resources]:
     """Return what objects that were admitted a moment ago ask for and their pods do not show yet."""
+    recent = cluster.cached(recent_starts)
+    if not recent:
+        return []
     own, ledger = identity(obj), room_of(cluster).vms
     is_more = old is not None and (kinds.of(obj) is not VM or not asked.number)  # than it asked for before
-    found = (outstanding(start, ledger) for start in cluster.cached(recent_starts) if is_more or start.identity != own)
+    found = (outstanding(start, ledger) for start in recent if is_more or start.identity != own)
     return [each for each in found if each]
 
 

@@ -56,7 +56,7 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
         return
     room = failover_room.room(cluster)
     run = failover_demand.run(cluster)
-    ahead = run.ahead.get(failover_demand.identity(obj), {})
+    ahead = run.ahead.get(failover_demand.identity(obj), {}) if run.ahead else {}
     short = failover.shortage(room, asked, ahead, wanted.tolerance, cluster, everything=wanted.everything)
     early = None
     if short is None or not short.crosses:

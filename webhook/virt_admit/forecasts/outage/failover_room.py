@@ -96,7 +96,10 @@ class Room:
         without a look at single nodes."""
         totals = self._totals(view)
         missing = totals.heaviest.get(PODS, 0) + 1
-        for free in reversed(totals.largest[:-1]):  # the largest node may be the lost one
+        others = totals.largest[:-1]  # the largest node may be the lost one
+        if others and others[0] // memory * len(others) >= missing:
+            return True
+        for free in reversed(others):
             if missing <= 0 or free < memory:
                 break
             missing -= free // memory

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
+from virt_admit.forecasts.outage.control import control_plane_turn
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
@@ -33,13 +34,12 @@ from virt_admit.forecasts.remediation.remediation_steps import Budget, Step
 from virt_admit.forecasts.remediation.timeline import Stage
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.remediation import check_scope, machine_owners, remediators, selected_nodes
 from virt_admit.model.remediation.check_scope import WatchedNodes
-from virt_admit.model.remediation.etcd_guard import ETCD
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 _HARVESTER_LATE: Final = 60
@@ -311,27 +311,8 @@ def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str,
     """
     if view.watch.check.kind is not kinds.NHC:
         return "", ()
-    members = {each.name for each in selected_nodes.control_plane(view.watch.selection).objects}
-    if node not in members:
-        return "", ()
-    earlier = sorted(name for name in members if name in view.unhealthy or name in loss.lost)
-    if earlier.index(node) > 0:
-        return f"one control-plane node is remediated at a time, and {earlier[0]} does not return", ()
-    return loss.cluster.cached(_etcd)
-
-
-def _etcd(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
-    """Return why NodeHealthCheck may not disrupt etcd on OpenShift, and what could not be read of that.
-
-    It demands exactly one budget there.
-    """
-    versions_known, unread = gather(cluster.list(kinds.CLUSTER_VERSION))
-    if not versions_known:
-        return "", (unread,) if unread else ()
-    found, unseen = gather(cluster.list(kinds.PDB, ETCD))
-    if len(found) > 1 or (not unseen and not found):
-        return f"namespace {ETCD} has {len(found) or 'no'} PodDisruptionBudgets, and one is required", ()
-    return "", (unseen,) if unseen else ()
+    members = {each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects}
+    return control_plane_turn.refusal(node, members, view.unhealthy, loss) if node in members else ("", ())
 
 
 # --- how the pods go ---------------------------------------------------------------------------------------------

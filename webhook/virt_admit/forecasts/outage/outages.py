@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
@@ -149,21 +149,42 @@ def outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Ou
     sets, total, complete = _sets(question, cluster)
     if question.nodes:
         question = question._replace(nodes=sets[0])  # each node once, without the prefixes of kubectl
-    found = sorted(first_alone(in_order, partial(outage, cluster=cluster), sets), key=_badness)
+    work = partial(_try, cluster=cluster, alone=len(sets) == 1)
+    tried = sorted(first_alone(in_order, work, sets), key=lambda each: each.badness)
+    found = [each.outage or outage(each.nodes, cluster) for each in tried if each.outage or each is tried[0]]
     verdicts = {each.survives for each in found}
     survives = False if False in verdicts else None if None in verdicts or not found or not complete else True
     because = tuple(dict.fromkeys(why for each in found if each.survives is survives for why in each.because))
     if not complete and survives is not False:
-        because = (*because, f"not every set of nodes was tried: {len(found):,} of {total:,}")
-    unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *(w for each in found for w in each.unseen))))
+        because = (*because, f"not every set of nodes was tried: {len(tried):,} of {total:,}")
+    unseen = tuple(dict.fromkeys((*_unread(question, every, unread), *(w for each in tried for w in each.unseen))))
     if survives and question.nodes == () and unread:
         survives = None
-    shown = tuple(each for each in found if each.survives is not True) or tuple(found[:1])
-    if question.worst is None:
-        shown = tuple(found)
     return Outages(
-        question, survives, because[:_MOST_CAUSES], unseen, shown, len(found), total, capacity(question, found, cluster)
+        question,
+        survives,
+        because[:_MOST_CAUSES],
+        unseen,
+        tuple(found),
+        len(tried),
+        total,
+        capacity(question, found, cluster),
     )
+
+
+class _Tried(NamedTuple):
+    """What is kept of a loss until all are compared."""
+
+    nodes: tuple[str, ...]
+    badness: tuple[Any, ...]
+    unseen: tuple[str, ...]
+    outage: Outage | None
+    """None: it is survived, as most are. With their VMs they take much memory, and one of them at most is shown."""
+
+
+def _try(nodes: tuple[str, ...], cluster: Cluster, *, alone: bool) -> _Tried:
+    found = outage(nodes, cluster)
+    return _Tried(nodes, _badness(found), found.unseen, found if alone or not found.survives else None)
 
 
 _MOST_CAUSES: Final = 20

@@ -51,6 +51,7 @@ class Tolerance:
 
 
 ONE_NODE: Final = Tolerance()
+NOTHING: Final = Tolerance(0, 0, 0)
 
 STARTING: Final = ("Always", "RerunOnFailure", "Once")
 """The run strategies with which a new VM starts."""

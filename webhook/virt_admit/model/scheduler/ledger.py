@@ -33,6 +33,16 @@ class Follower(Protocol):
 _MOST_DERIVED: Final = 200
 _MOST_CHANGES: Final = 10_000
 """The changes that are kept. A value that has missed more of them is computed again."""
+_IN_USE: Final = 1_000
+"""A value that was read so many changes ago follows when it is read again."""
+
+
+class _Derived(NamedTuple):
+    """A ``Follower`` with the generation that it has followed, and the one at which it was read last."""
+
+    generation: int
+    read_at: int
+    value: Any
 
 
 class Role(enum.IntEnum):
@@ -113,8 +123,8 @@ class Ledger:
         self._sums: dict[str, tuple[Mapping[Shape, int], NodeSums]] = {}
         self._log: tuple[int, list[str]] = 0, []
         """The node of each change since a generation. Both are replaced together."""
-        self._derived: dict[Hashable, tuple[int, Any]] = {}
-        """By key a generation, and the ``Follower`` that has followed the changes up to it. Who changes one takes it out."""
+        self._derived: dict[Hashable, _Derived] = {}
+        """What follows the changes, by key. Who changes a value takes it out meanwhile."""
 
     @property
     def generation(self) -> int:
@@ -160,19 +170,36 @@ class Ledger:
             make: makes the value without nodes.
             read: returns something that later changes leave as it is.
         """
-        first, changed = self._log
-        generation = first + len(changed)
-        then, value = self._derived.pop(key, (-1, None))  # meanwhile no other thread has it, and one makes its own
-        if then < first:  # it is new, or missed too much
-            value = make()
-            value.follow(self, ("", *tuple(self.nodes)))
-        elif then < generation:
-            value.follow(self, set(changed[then - first : generation - first]))
-        found: T = read(value)
+        known = self._derived.pop(key, None)  # meanwhile no other thread has it, and one makes its own
+        current = self._caught_up(known) if known is not None else None
+        if current is None:
+            current = _Derived(self.generation, 0, make())
+            current.value.follow(self, ("", *tuple(self.nodes)))
+        found: T = read(current.value)
         if len(self._derived) >= _MOST_DERIVED:  # users choose the names of resources
             self._derived.clear()
-        self._derived[key] = generation, value
+        self._derived[key] = current._replace(read_at=current.generation)
         return found
+
+    def keep_up(self) -> None:
+        """Let what was read not long ago follow the changes now, so that the next reader does not wait for it."""
+        generation = self.generation
+        for key in tuple(self._derived):
+            known = self._derived.pop(key, None)
+            if known is not None:
+                current = self._caught_up(known) if generation - known.read_at < _IN_USE else known
+                if current is not None:
+                    self._derived[key] = current
+
+    def _caught_up(self, known: _Derived) -> _Derived | None:
+        """Return a value that has followed all changes; None: it missed too many of them."""
+        first, changed = self._log
+        generation, then = first + len(changed), known.generation
+        if then < first:
+            return None
+        if then < generation:
+            known.value.follow(self, set(changed[then - first : generation - first]))
+        return known._replace(generation=generation)
 
     def held(self, node: str) -> Mapping[Shape, int]:
         """Return the number of pods of each shape on a node."""
@@ -196,8 +223,7 @@ class Ledger:
         for key in tuple(self._derived):
             known = self._derived.pop(key, None)  # as in ``derive``
             if known is not None:
-                then, value = known
-                other._derived[key] = then, value.copy()
+                other._derived[key] = known._replace(value=known.value.copy())
                 self._derived[key] = known
         # In this order: nodes that change meanwhile are in the log, so that what was derived before follows them
         other.nodes, other._held, other._sums = dict(self.nodes), dict(self._held), dict(self._sums)

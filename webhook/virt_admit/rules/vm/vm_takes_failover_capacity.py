@@ -19,7 +19,7 @@ autoscaler, leads to audit at most.
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.forecasts.outage.tolerance import ONE_NODE, READS, Tolerance, may_ask
+from virt_admit.forecasts.outage.tolerance import NOTHING, ONE_NODE, READS, Tolerance, may_ask
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
 from virt_admit.rule import (
@@ -64,7 +64,7 @@ _NO_LOSS: Final = Tolerance(0, 0, 0)
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     params = context.params
-    if params.tolerate == _NO_LOSS or not may_ask(obj, context.old) or not nodes.every(context.cluster):
+    if params.tolerate == NOTHING or not may_ask(obj, context.old) or not nodes.every(context.cluster):
         return
     from virt_admit.forecasts.outage import failover_findings  # noqa: PLC0415 - checking files alone knows no nodes
 

@@ -66,10 +66,10 @@ def _template_steps(obj: Object) -> tuple[str, ...]:
 
 def run_strategy(spec: Field) -> str | None:
     """Return the run strategy of a VM spec, derived from ``running`` if needed; None if neither is set, or both."""
-    running, strategy = spec["running"], spec["runStrategy"]
-    if strategy.present:
-        return None if running.present else strategy.text
-    return {True: "Always", False: "Halted"}.get(running.boolean) if running.boolean is not None else None
+    running, strategy = spec.map.get("running"), spec.map.get("runStrategy")
+    if strategy is not None:
+        return strategy if running is None and isinstance(strategy, str) else None
+    return ("Always" if running else "Halted") if isinstance(running, bool) else None
 
 
 MOVER_LABELS: Final = ("capk.cluster.x-k8s.io/", "cluster.x-k8s.io/role")

@@ -8,7 +8,6 @@ Checked against KubeVirt's own code: ``tests/upstream/launcher``.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import marshal
 import math
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, VMI
@@ -89,11 +88,19 @@ def pod(vmi: ExpandedVmi, cluster: Cluster) -> PodSize:
     return PodSize(tuple(containers), (*console, *init))
 
 
-def requests_as_known(vmi: ExpandedVmi, cluster: Cluster) -> Resources:
-    """Return what a launcher pod requests, computed once for all VMs that are made of one template."""
+def certain_requests(vmi: ExpandedVmi, cluster: Cluster) -> Resources:
+    """Return what a launcher pod requests, computed once for all VMs that are made of one template.
+
+    Raises:
+        Unseen: something that may change the requests could not be read.
+    """
+    for what in vmi.unseen:
+        raise Unseen(what)
     known, key = cluster.cached(_known_requests), sizing(vmi)
     found = known.get(key)
     if found is None:
+        for what in unseen(vmi, cluster):
+            raise Unseen(what)
         if len(known) >= _MOST_SIZES:
             known.clear()
         found = known[key] = pod(vmi, cluster).requests
@@ -112,27 +119,32 @@ def _known_requests(cluster: Cluster) -> dict[bytes, Resources]:
 
 
 def sizing(vmi: ExpandedVmi) -> bytes:
-    """Return a digest of all that ``pod`` reads of a VMI: VMs of one template differ in names, addresses and volumes."""
+    """Return all that ``pod`` reads of a VMI: VMs of one template differ in names, addresses and volumes."""
     spec, domain, devices = vmi.spec.map, vmi.spec["domain"].map, vmi.devices.map
+    annotations = vmi.template.at("metadata", "annotations").map
     read = (
         vms.namespace_of(vmi.obj),
         vmi.obj.at("status", "phase").present,
-        (vmi.annotation(_SIDECARS), vmi.annotated(EVEN_PARITY)),
+        (annotations.get(_SIDECARS), EVEN_PARITY in annotations),
         vmi.instancetype and vmi.instancetype.spec.value,
         vmi.preference and vmi.preference.spec.value,
         {key: value for key, value in domain.items() if key not in ("devices", "firmware")},
         vmi.spec.at("domain", "firmware", "kernelBoot").value,
         {key: value for key, value in devices.items() if key not in ("interfaces", "disks")},
-        [{**each, "macAddress": None} for each in vmi.devices["interfaces"].maps],
-        [each["lun"] for each in vmi.devices["disks"].maps if "lun" in each],
+        [{**each, "macAddress": None} for each in _maps(devices, "interfaces")],
+        [each["lun"] for each in _maps(devices, "disks") if "lun" in each],
         [
             (each.get("name"), each.get("containerDisk") is None, each.get("downwardMetrics") is None)
-            for each in vmi.spec["volumes"].maps
+            for each in _maps(spec, "volumes")
         ],
         [spec.get(key) for key in ("networks", "architecture", "livenessProbe", "readinessProbe")],
     )
-    plain = marshal.dumps(read, 2)  # later formats depend on which values are the same object
-    return hashlib.blake2b(plain, digest_size=16).digest()
+    return marshal.dumps(read, 2)  # later formats depend on which values are the same object
+
+
+def _maps(parent: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    value = parent.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 # --- the container of the guest ------------------------------------------------------------------------------------
