@@ -17,7 +17,6 @@ autoscaler, leads to audit at most.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from virt_admit.forecasts.outage.tolerance import NOTHING, ONE_NODE, READS, Tolerance, may_ask
 from virt_admit.model.kubernetes import nodes
@@ -44,9 +43,6 @@ class Params:
     short: str = choice(
         "audit", ("audit", "silent"), "what to do about a VM that starts while the room is short already"
     )
-
-
-_NO_LOSS: Final = Tolerance(0, 0, 0)
 
 
 @rule(
