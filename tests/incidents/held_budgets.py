@@ -149,6 +149,35 @@ def monitor_of_a_node_that_is_rebooted(*ask: str) -> Incident:
     return Incident("-".join(("rebooted", *ask)), KURED, items, YES, facts, ask)
 
 
+def monitor_of_a_node_that_talos_reboots() -> Incident:
+    """Talos marks the node; no object has the phases of its upgrade."""
+    items = [each for each in rebooting(seconds=90) if each["metadata"]["name"] != "kured"]
+    find(items, "Node", "w2")["metadata"]["annotations"]["talos.dev/cordoned"] = "true"
+    items = [each for each in items if each["metadata"]["name"] != "rook-ceph-osd"]
+    facts = (
+        r"waits for: PodDisruptionBudget rook-ceph/rook-ceph-mon-pdb: .* once w2 is back with pod rook-ceph-mon-b-5d8f-x0: "
+        r"Talos, which upgrades or reboots it, since 90 s",
+    )
+    return Incident("talos-reboots", KURED, items, YES, facts)
+
+
+def pod_that_crashes_on_a_node_under_update() -> Incident:
+    """The node of the pod is Ready, so its return does not help."""
+    items = zoned()
+    cordoned(items, "w2", minutes=5)
+    lock = {"nodeID": "w2", "metadata": {"unschedulable": False}, "created": ago(minutes=5), "TTL": 0}
+    daemon = deployment("kured", "kube-system", ["w1", "w3"], {"name": "kured"}, kind="DaemonSet")
+    daemon[0]["metadata"]["annotations"] = {"weave.works/kured-node-lock": json.dumps(lock)}
+    pod = find(items, "Pod", "registry-5d8f-x1")
+    pod["spec"]["nodeName"] = "w2"
+    pod["status"] = {"phase": "Running", "conditions": conditions(Ready=False, PodScheduled=True)}
+    ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    pod["status"]["containerStatuses"] = [{"name": "main", "ready": False, "state": waits, "lastState": ended}]
+    facts = (r"blocks now: .*registry-5d8f-x1 cannot start \(CrashLoopBackOff", r"(?s)\A(?!.*w2 is back with)")
+    return Incident("crash-under-update", KURED, items + daemon, NO, facts)
+
+
 def monitor_of_a_node_that_does_not_come_back() -> Incident:
     """A reboot does not take three hours."""
     facts = (r"blocks now: PodDisruptionBudget rook-ceph/rook-ceph-mon-pdb: a Ceph monitor is down",)
@@ -180,6 +209,8 @@ def incidents() -> list[Incident]:
         image_of_a_replica(),
         monitor_of_a_node_that_is_rebooted("drain", "w1"),
         monitor_of_a_node_that_is_rebooted("upgrade"),
+        monitor_of_a_node_that_talos_reboots(),
+        pod_that_crashes_on_a_node_under_update(),
         monitor_of_a_node_that_does_not_come_back(),
         maintenance_of_another_node(),
     ]

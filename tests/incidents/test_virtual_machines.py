@@ -10,6 +10,7 @@ from tests.advice import risky
 from tests.incidents import (
     component_faults,
     control_path,
+    cordon_loops,
     cordons,
     failures,
     fifth_look,
@@ -48,6 +49,7 @@ INCIDENTS = [
     *held_nodes.incidents(),
     *held_budgets.incidents(),
     *node_plugins.incidents(),
+    *cordon_loops.incidents(),
 ]
 
 

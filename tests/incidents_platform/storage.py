@@ -99,7 +99,7 @@ def every_node_in_maintenance() -> Incident:
             each["spec"]["unschedulable"] = True
             each["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true"}
     says = (
-        "disable the maintenance mode of h2 in Harvester, which an uncordon alone does not end",
+        "take its request off h2, because of which Harvester cordons it again after each uncordon, then uncordon it",
         "the other healthy copies of Longhorn volume pvc-vms-web are on nodes that are cordoned (h2, h3)",
     )
     never = ("the only healthy copy", ": kubectl uncordon")

@@ -123,7 +123,7 @@ def test_a_copy_on_a_node_in_maintenance_mode_comes_back_with_the_mode():
     kept = node("b", cordoned=True)
     kept.data["metadata"]["annotations"] = {"harvesterhci.io/drain-requested": "true"}
     found = blocker([*objects, kept])
-    assert found["remedy"].startswith("Disable the maintenance mode of b in Harvester")
+    assert found["remedy"].startswith("Unless that maintenance is still wanted, take its request off b")
     assert found["remedy"].endswith("kubectl annotate node b harvesterhci.io/drain-requested-")
 
 

@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.remediation import node_faults
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, kubectl, shell
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
@@ -30,7 +30,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import count, cut, cut_middle, names
+from virt_admit.model.messages import capital, count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
@@ -186,18 +186,16 @@ def _left_in_maintenance(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that Harvester cordons a node again and again: to uncordon it does not end its maintenance mode."""
     if not node.annotation(maintenance_updates.REQUESTED).present:
         return
-    current, since = clock.now(cluster), node_phases.cordoned_since(node)
     cordoned = node.at("spec", "unschedulable").boolean
-    if not cordoned or (current is not None and since is not None and current - since > _MAINTAINED):
-        command = shell("kubectl", "annotate", "node", argument(node.name), f"{maintenance_updates.REQUESTED}-")
-        yield (
-            f"Harvester cordons this node again and again while it has the annotation {maintenance_updates.REQUESTED}. Disable "
-            f"its maintenance mode in Harvester. Where that cannot be reached: {command}"
-        )
-
-
-_MAINTAINED: Final = timedelta(hours=1)
-"""Harvester removes the annotation when the drain has ended, so it stays where a drain does not end."""
+    again, words = maintenance_updates.cordoned_again(node, cluster), maintenance_updates.way_back(node)
+    asked = f"annotation {maintenance_updates.REQUESTED}"
+    if cordoned and not again:
+        yield f"This node is cordoned since Harvester was asked for its maintenance ({asked}), and its drain has not ended."
+    else:
+        shown = f" ({again})" if again else ""
+        marked = "" if maintenance_updates.REQUESTED in again else f" ({asked})"
+        why = f"Harvester cordons this node again and again{shown}, as its drain does not end{marked}"
+        yield f"{why}. {capital(typed(*words))}"
 
 
 def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:

@@ -11,7 +11,7 @@ from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
 from virt_admit.model.kubernetes.node_health import PRESSURES
@@ -21,8 +21,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import cordoners, maintenance_updates
-from virt_admit.model.node_updates.cordoners import Cordon
+from virt_admit.model.node_updates import cordoned_everywhere, cordoners, maintenance_updates
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
@@ -268,7 +267,7 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     said = [f"{name} (cordoned by {cordons[name].by})" if name in cordons else name for name in nodes]
     reason = f"no node that could take it is ready: {names(said, 300)}{more}"
     if cordons and len(cordons) == len(nodes):
-        return _by_cordons(reason, cordons)
+        return cordoned_everywhere.problem(cordoned, cordons)
     free = {node.name: not cordoners.is_emptied(node.name, cluster) for node in cordoned if node.name not in cordons}
     first = next((name for name in sorted(free, key=lambda name: not free[name])), "")
     command = shell("kubectl", *(("uncordon",) if first else ("describe", "node")), argument(first or nodes[0]))
@@ -278,19 +277,6 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
 
 
 _REPAIR: Final = "uncordon or repair one of them"
-
-
-def _by_cordons(reason: str, cordons: Mapping[str, Cordon]) -> Problem:
-    """Return that controllers keep all of these nodes cordoned, with the first that does not end by itself."""
-    lasting = {name: cordon for name, cordon in cordons.items() if cordon.ends is False} or cordons
-    name, cordon = next(iter(lasting.items()))
-    then = cordon.remedy or "wait until that node is uncordoned"
-    if cordon.uncordon:
-        now = typed(f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name)))
-        then = f"{now}. To end what keeps it cordoned, {cordon.remedy}"
-    command = "" if cordon.remedy else shell("virt-admit", "explain", f"node/{name}")
-    why = ". ".join(filter(None, (reason, cordon.reason.rstrip("."))))
-    return Problem(why, then, ProblemCause.NO_TARGET, command=command)
 
 
 def _pressed(refusals: Mapping[str, str]) -> Problem | None:

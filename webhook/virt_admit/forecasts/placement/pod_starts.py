@@ -14,6 +14,7 @@ from typing import Final
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import (
     broken_pods,
+    driver_daemons,
     longhorn_nodes,
     missing_objects,
     network_plugins,
@@ -36,6 +37,7 @@ READS: Final[Reads] = union(
     clock.READS,
     volume_attachments.READS,
     longhorn_nodes.READS,
+    driver_daemons.READS,
     {
         POD: (
             "metadata.creationTimestamp",

@@ -288,8 +288,10 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
     if update.kind == DAEMON_SET.kind:
         return _kured(node, cluster)
     if update.kind == NODE.kind:
-        words, command = maintenance_updates.way_back(node)
-        return Cordon("the maintenance mode of Harvester", waits, False, typed(words, command), quiet=True)
+        again = maintenance_updates.cordoned_again(node, cluster) if maintenance_updates.is_requested(node) else ""
+        waits = f"{again}." if again else waits
+        remedy = typed(*maintenance_updates.way_back(node))
+        return Cordon(maintenance_updates.cordoner(node), waits, False, remedy, quiet=True)
     kind = next((each for each in maintenance.KINDS if each.kind == update.kind), None)
     if kind is not None:
         end = typed("delete it when the maintenance is over", kubectl("delete", kind, update.name))

@@ -6,27 +6,39 @@ harvester/harvester:pkg/controller/master/nodedrain/nodedrain_controller.go#OnNo
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.commands import argument, shell
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.messages import cut, names
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.remediation import maintenance
 
 REQUESTED: Final = "harvesterhci.io/drain-requested"
 """The annotation of a node that is to enter Harvester's maintenance mode, until its drain has ended."""
+FORCED: Final = "harvesterhci.io/drain-forced"
+"""The annotation of such a node whose VMs are to be shut down for it."""
 STATUS: Final = "harvesterhci.io/maintain-status"
 """The annotation of a node in that mode: ``running`` until its VMs have left, then ``completed``."""
 
 READS: Final[Reads] = {
     NM: (),
     NM_KUBEVIRT: (),
-    NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}", "spec.taints"),
+    NODE: (
+        f"metadata.annotations.{REQUESTED}",
+        f"metadata.annotations.{FORCED}",
+        f"metadata.annotations.{STATUS}",
+        "spec.taints",
+        *CONDITIONS,
+        "status.conditions.message",
+        "status.conditions.reason",
+    ),
 }
 """The fields that say that a node is emptied for maintenance."""
 
@@ -36,19 +48,59 @@ def is_in_maintenance(node: Object) -> bool:
     return REQUESTED in node.annotations or STATUS in node.annotations
 
 
-def way_back(node: Object) -> tuple[str, str]:
-    """Return what lets pods onto a cordoned node again, and its command.
+def is_requested(node: Object) -> bool:
+    """Return whether Harvester is asked to empty a node, and has not done so: its maintenance mode has not begun."""
+    return REQUESTED in node.annotations and STATUS not in node.annotations
 
-    While the annotation is there Harvester cordons the node again after each uncordon (harvester/harvester#5598).
-    """
-    name = argument(node.name)
-    if not is_in_maintenance(node):
-        return f"uncordon {node.name}", shell("kubectl", "uncordon", name)
-    keys = [f"{key}-" for key in (REQUESTED, STATUS) if key in node.annotations]
-    words = f"disable the maintenance mode of {node.name} in Harvester, which an uncordon alone does not end"
-    return f"{words}; without Harvester, remove its annotations and uncordon", shell(
-        "kubectl", "annotate", "node", name, *keys
+
+def cordoner(node: Object) -> str:
+    """Return what keeps a node cordoned that ``is_in_maintenance``."""
+    return (
+        "an unfinished maintenance request of Harvester" if is_requested(node) else "the maintenance mode of Harvester"
     )
+
+
+def way_back(node: Object, *others: Object) -> tuple[str, str]:
+    """Return what lets pods onto cordoned nodes again, and its command. ``others``: more that are in the same state.
+
+    While the annotation is there Harvester cordons the node again after each uncordon (harvester/harvester#5598). It offers
+    to disable only a mode that has begun (harvester/harvester:pkg/api/node/formatter.go#Formatter).
+    """
+    every = [node, *others]
+    which, them = names(each.name for each in every), "them" if others else "it"
+    plain = [argument(each.name) for each in every]
+    if not is_in_maintenance(node):
+        return f"uncordon {which}", shell("kubectl", "uncordon", *plain)
+    marks = [key for key in (REQUESTED, FORCED, STATUS) if any(key in each.annotations for each in every)]
+    command = shell("kubectl", "annotate", "node", *plain, *(f"{key}-" for key in marks))
+    if is_requested(node):
+        again = f"because of which Harvester cordons {them} again after each uncordon, then uncordon {them}"
+        return f"unless that maintenance is still wanted, take its request off {which}, {again}", command
+    words = f"disable the maintenance mode of {which} in Harvester, which an uncordon alone does not end"
+    return f"{words}; without Harvester, remove its annotations and uncordon", command
+
+
+def cordoned_again(node: Object, cluster: Cluster) -> str:
+    """Return how it shows that Harvester cordons a node again and again; empty: nothing shows it, it may just empty it."""
+    seen = (each for each in events.known(NODE.kind, "NodeSchedulable", cluster) if _is_of(each, node))
+    times = sum(each["count"].integer or 1 for each in seen)
+    if times >= _OFTEN and node.at("spec", "unschedulable").boolean:
+        return f"{node.name} was uncordoned {times} times and cordoned again ({REQUESTED})"
+    failed = node.condition("MaintenanceMode")
+    if failed["status"].text == "False" and failed["reason"].text == "Error":
+        return f"its drain for the maintenance of {node.name} fails: {cut(failed['message'].text or '?', 150)}"
+    current, since = clock.now(cluster), node_phases.cordoned_since(node)
+    long = current is not None and since is not None and current - since > _LONG
+    return f"{node.name} is cordoned for {clock.duration(current - since)}" if long and current and since else ""
+
+
+_OFTEN: Final = 2
+_LONG: Final = timedelta(hours=1)
+"""Harvester takes the request off when the drain has ended, so it stays where a drain does not end."""
+
+
+def _is_of(event: Object, node: Object) -> bool:
+    return event.at("involvedObject", "name").text == node.name
 
 
 def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:

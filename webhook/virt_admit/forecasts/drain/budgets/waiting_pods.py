@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
@@ -23,7 +24,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, updaters
-from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, Phase
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pods import Pod
 
@@ -153,40 +154,63 @@ def returning(budget: Object, unready: Iterable[Object], here: str, cluster: Clu
         here: the node that is drained.
         cluster: the cluster.
     """
-    every, waiting = list(unready), []
-    for pod in every:
-        node = pod.at("spec", "nodeName").text or _home(pod, cluster)
-        if node and node != here and not pod.deleted and _comes_back(node, cluster):
-            waiting.append((node, pod.name))
+    homes = ((_home(pod, cluster), pod.name) for pod in unready if not pod.deleted)
+    waiting = [(node, name) for node, name in homes if node not in ("", here)]
     healthy, desired = (budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy"))
     if not waiting or healthy is None or desired is None or healthy + len(waiting) <= desired:
         return None
     nodes = tuple(sorted({node for node, _ in waiting}))
-    found = updaters.of_nodes(cluster)
-    by = dict.fromkeys(f"{found[node].kind} {found[node].name}" for node in nodes)
-    reboots = dict.fromkeys(awaited_return.awaited(node, cluster) for node in nodes)
+    by = dict.fromkeys(_updater(node, cluster) for node in nodes)
+    reboots = dict.fromkeys(_rebooter(node, cluster) for node in nodes)
     return Returning(nodes, tuple(name for _, name in waiting), names(by), names(reboots) if all(reboots) else "")
 
 
 def _home(pod: Object, cluster: Cluster) -> str:
-    """Return the node under update that would take a pod without a node once it is back; empty: none, or another one does."""
+    """Return the node under update with which a pod comes back; empty: none, or it is not ready for another reason."""
+    on = pod.at("spec", "nodeName").text
+    if on:
+        return on if _updater(on, cluster) and not _is_ready(on, cluster) else ""
     own = scheduled_pods.read(pod)
     filters = candidates.scheduler(cluster)
     if any(filters.accepts(own, name) for name in filters.state.nodes):
         return ""
     free = tolerating(own, _UNCORDONED, *_BACK)
-    homes = (name for name in sorted(updaters.of_nodes(cluster)) if name in filters.state.nodes)
+    homes = (name for name in sorted(filters.state.nodes) if _updater(name, cluster))
     return next((name for name in homes if filters.accepts(free, name)), "")
 
 
-def _comes_back(name: str, cluster: Cluster) -> bool:
-    """Return whether an update of a node is under way that brings it back, and takes no longer than usual."""
-    update, node = updaters.of_nodes(cluster).get(name), find(cluster, NODE, "", name)
-    if update is None or node is None or update.phase not in IN_FLIGHT or update.phase is Phase.FAILING:
-        return False
-    if node.condition("Ready")["status"].text == "True":
-        return True
-    return update.phase in EMPTIED and bool(awaited_return.awaited(name, cluster))
+def _is_ready(name: str, cluster: Cluster) -> bool:
+    node = find(cluster, NODE, "", name)
+    return node is not None and node.condition("Ready")["status"].text == "True"
+
+
+def _updater(name: str, cluster: Cluster) -> str:
+    """Return what updates a node and brings it back, if that takes no longer than usual; empty: nothing certainly does."""
+    update = updaters.of_nodes(cluster).get(name)
+    if update is None:
+        return _rebooter(name, cluster)
+    under_way = update.phase in IN_FLIGHT and update.phase is not Phase.FAILING
+    if under_way and (_is_ready(name, cluster) or _rebooter(name, cluster)):
+        return f"{update.kind} {update.name}"
+    return ""
+
+
+def _rebooter(name: str, cluster: Cluster) -> str:
+    """Return what reboots a node that is not Ready, and since when; empty: nothing does, or for longer than a reboot takes."""
+    if by := awaited_return.awaited(name, cluster):
+        return by
+    node = find(cluster, NODE, "", name)
+    cordon = cordoners.of_node(node, cluster) if node is not None and not _is_ready(name, cluster) else None
+    if node is None or cordon is None or cordon.ends is False or cordon.failed or not cordon.by.startswith(_REBOOTING):
+        return ""
+    lasts = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
+    return f"{cordon.by}, since {clock.duration(lasts)}" if lasts is not None and lasts <= _REBOOT else ""
+
+
+_REBOOTING: Final = ("Plan ", "Talos")
+"""What cordons nodes to reboot them and is no object with the phases of an update."""
+_REBOOT: Final = timedelta(minutes=20)
+"""Twice the time that is assumed for the update and reboot of a node."""
 
 
 def tolerating(pod: Pod, *more: object) -> Pod:

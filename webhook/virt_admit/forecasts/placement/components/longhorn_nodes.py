@@ -17,7 +17,7 @@ from virt_admit.model.messages import cut
 
 DRIVER: Final = "driver.longhorn.io"
 READS: Final[Reads] = {
-    LONGHORN_NODE: CONDITIONS,
+    LONGHORN_NODE: (*CONDITIONS, "status.conditions.message", "status.conditions.reason"),
     LONGHORN_VOLUME: ("status.currentNodeID", "status.robustness", "status.state"),
 }
 _LONGEST: Final = 100
