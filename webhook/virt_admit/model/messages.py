@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -133,6 +134,13 @@ def ended(text: str) -> str:
     return text if text.endswith(("…", ".")) else f"{text}."
 
 
+def command_of(remedy: str) -> str:
+    """Return the command at the end of a remedy; empty: it has none."""
+    found = _COMMAND.search(remedy)
+    return found[1] if found else ""
+
+
+_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl) [^;]*)\Z")
 _MOST_EDITS: Final = 2
 
 

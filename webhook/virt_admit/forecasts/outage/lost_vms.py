@@ -269,11 +269,6 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
     return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
 
 
-def _returns(node: str, cluster: Cluster) -> str:
-    """Return what brings a node back that does not report now; empty: it reports, or nothing known does."""
-    return awaited_return.return_of(node, cluster) if node_health.silence_now(node, cluster) else ""
-
-
 def _by_hand(node: str, cluster: Cluster) -> str:
     when = "as a decision" if virt_handlers.is_lost(cluster, node) else "after such a loss"
     return f"{when}, {fence_taints.fence(node)}"
@@ -304,7 +299,8 @@ def _row(
     if comes and coverage.unattended:
         nowhere = bool(bound) or gone or pod.full_name in room.nowhere
         why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"
-        if back := _returns(node, loss.cluster):
+        mute = node_health.silence_now(node, loss.cluster)
+        if mute and (back := awaited_return.return_of(node, loss.cluster)):
             way = back
         elif bound:
             why = f"{why}; and no other node can run it: {bound}"

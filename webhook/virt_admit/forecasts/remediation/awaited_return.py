@@ -54,9 +54,7 @@ def return_of(node: str, cluster: Cluster) -> str:
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
     by = awaited(node, cluster)
-    if by:
-        return f"wait for {by}; repair or fence it if it does not come back"
-    return ""
+    return f"wait for {by}; repair or fence it if it does not come back" if by else ""
 
 
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:

@@ -80,6 +80,7 @@ def check(vm: Object, context: Context) -> Findings:
         f"the VM should run: {messages.ended(reason)} {messages.sentence(remedy)}",
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
+        command=messages.command_of(stuck.remedy),
     )
 
 

@@ -53,4 +53,9 @@ def check(vmi: Object, context: Context) -> Findings:
         remedy = messages.sentence(found.problem.remedy.partition(": ")[0].partition("; ")[0])
         most = messages.room(path, check.id) - len(remedy) - len(f"volume {found.name}: . ")
         reason = messages.shorten(found.problem.reason, most)
-        yield Finding(path, f"volume {found.name}: {messages.ended(reason)} {remedy}", value=found.problem.reason)
+        yield Finding(
+            path,
+            f"volume {found.name}: {messages.ended(reason)} {remedy}",
+            value=found.problem.reason,
+            command=messages.command_of(found.problem.remedy),
+        )

@@ -21,7 +21,9 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, PVC, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migratability, vms
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import hotplugs
+from virt_admit.model.kubevirt.launcher.hotplugs import LEAVING, MOUNTED
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut
@@ -29,9 +31,6 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 150
-_MOUNTED: Final = "MountedToPod"
-_LEAVING: Final = ("Detaching", "UnMountedFromPod")
-_ARRIVING: Final = ("Pending", "Bound", "AttachedToNode", _MOUNTED)
 _LEAVES_DETACHING: Final = Version(1, 8, 2)
 """From here on virt-controller resets the phase of a volume that is plugged again."""
 
@@ -49,7 +48,7 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
     """Yield the hotplugged volumes of a VMI that runs which stand still, in the order of their names in the status."""
     if vmi.at("status", "phase").text != "Running" or vmi.deleted:
         return
-    claims = dict(_claims(vmi))
+    claims = dict(hotplugs.claims(vmi))
     for status in vmi.at("status", "volumeStatus").items():
         name = status["name"].text or ""
         if not name or not status["hotplugVolume"].is_map:
@@ -62,27 +61,6 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
 def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
     """Return why a hotplugged volume in the spec of a VMI that runs is not in the guest; None: it is, or it is on its way."""
     return unattached_volumes.problem(vmi, volume, claim, cluster) or _unfinished(vmi, volume, claim, cluster)
-
-
-def absent_claims(vmi: Object) -> frozenset[str]:
-    """Return the claims of the hotplugged volumes that the guest does not have."""
-    claims = dict(_claims(vmi))
-    return frozenset(
-        claims[status["name"].text or ""]
-        for status in vmi.at("status", "volumeStatus").items()
-        if status["name"].text in claims
-        and status["hotplugVolume"].is_map
-        and not status["target"].text
-        and status["phase"].text in (*_LEAVING, *_ARRIVING)
-    )
-
-
-def _claims(vmi: Object) -> Iterator[tuple[str, str]]:
-    """Yield the volumes of a VMI spec that use a claim, each with the claim."""
-    for volume in vmi.at("spec", "volumes").items():
-        claim = migratability.claim_of(volume)
-        if claim is not None and claim.text and volume["name"].text:
-            yield volume["name"].text, claim.text
 
 
 def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
@@ -98,12 +76,12 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
         return None
     since = f"its pod {pod.name} runs since {vm_states_times.age(created, cluster)}"
     node = vmi.at("status", "nodeName").text or ""
-    if phase in _LEAVING:
+    if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode":
         reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
         return _of(reason, "see what virt-handler logs about it", _logs_of_handler(node, cluster))
-    if phase == _MOUNTED:
+    if phase == MOUNTED:
         launcher = _launcher(vmi, cluster)
         reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
@@ -151,7 +129,7 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
 def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
     """Return why a volume that is no longer in the spec does not leave the guest or the node; None: it is on its way."""
     phase, pod = status["phase"].text or "", _pod(vmi, status, cluster)
-    if phase in _LEAVING:
+    if phase in LEAVING:
         ends = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
         if pod is None or not pod.deleted or not vm_states_times.is_older(ends, _LATE, cluster):
             return None
