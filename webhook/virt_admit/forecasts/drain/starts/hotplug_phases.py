@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, PVC, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import hotplugs
 from virt_admit.model.kubevirt.launcher.hotplugs import LEAVING, MOUNTED
@@ -29,6 +30,8 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 
+READS: Final[Reads] = {PVC: ("metadata.creationTimestamp",)}
+"""Besides those of the states of VMs."""
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 150
 _LEAVES_DETACHING: Final = Version(1, 8, 2)
@@ -58,6 +61,16 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
             yield StuckVolume(status, name, found)
 
 
+def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return which hotplugged volume keeps a VMI from starting: KubeVirt waits for all that are in its spec."""
+    statuses = {each["name"].text for each in vmi.at("status", "volumeStatus").items() if each["hotplugVolume"].is_map}
+    for name, claim in hotplugs.claims(vmi):
+        found = problem(vmi, name, claim, cluster) if name in statuses else None
+        if found is not None:
+            return found._replace(reason=f"volume {name}: {found.reason}")
+    return None
+
+
 def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
     """Return why a hotplugged volume in the spec of a VMI that runs is not in the guest; None: it is, or it is on its way."""
     return unattached_volumes.problem(vmi, volume, claim, cluster) or _unfinished(vmi, volume, claim, cluster)
@@ -71,8 +84,10 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in ("Pending", "Bound"):
         return _without_pod(vmi, status, claim, cluster)
     pod = _pod(vmi, status, cluster)
-    created = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
-    if pod is None or not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
+    if pod is None:
+        return _lost_pod(vmi, status, phase, cluster)
+    created = clock.instant(pod.metadata["creationTimestamp"].text)
+    if not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
         return None
     since = f"its pod {pod.name} runs since {vm_states_times.age(created, cluster)}"
     node = vmi.at("status", "nodeName").text or ""
@@ -86,6 +101,16 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
         reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
     return None
+
+
+def _lost_pod(vmi: Object, status: Field, phase: str, cluster: Cluster) -> Problem | None:
+    """Return that the pod which attaches a volume does not exist: virt-controller makes another one at once."""
+    name, namespace = status.at("hotplugVolume", "attachPodName").text, vms.namespace_of(vmi)
+    if not name or _launcher(vmi, cluster) is None or not vm_states_motion.motion(cluster).pods_complete:
+        return None
+    reason = f"the guest lacks it: its phase is {phase}, but pod {name}, which attaches it, does not exist"
+    command = shell("kubectl", "get", "pods", "--all-namespaces", "-l", "kubevirt.io=virt-controller")
+    return _of(f"{reason} in {namespace}", "see why virt-controller makes no other one", command)
 
 
 def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cluster) -> Problem:

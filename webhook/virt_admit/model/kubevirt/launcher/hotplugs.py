@@ -22,6 +22,9 @@ def claims(vmi: Object) -> Iterator[tuple[str, str]]:
         claim = migratability.claim_of(volume)
         if claim is not None and claim.text and volume["name"].text:
             yield volume["name"].text, claim.text
+    for volume in vmi.at("spec", "utilityVolumes").items():
+        if volume["name"].text and volume["claimName"].text:
+            yield volume["name"].text, volume["claimName"].text
 
 
 def absent_claims(vmi: Object) -> frozenset[str]:
