@@ -60,7 +60,7 @@ def shorten(text: str, length: int) -> str:
     """
     if len(text) <= length:
         return text
-    ends = [text.rfind(mark, 0, length + 1) for mark in _ENDS]
+    ends = [text.rfind(mark, 0, length + len(mark)) for mark in _ENDS]
     last = max(ends)
     return text[:last] if 2 * last >= length else cut(text, length)
 
