@@ -19,7 +19,7 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, PVC, VMI
+from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
@@ -140,6 +140,8 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
         return None
     state = found.at("status", "phase").text or "not bound"
     described = kubectl("describe", PVC, claim, namespace)
+    if state == "Pending" and _binds_later(found, cluster):
+        return None  # it may be plugged in a moment ago, and KubeVirt makes a pod that lets it be filled
     if state != "Bound":
         return _of(f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described)
     waits = f" ({cut(said, _LONGEST)})" if said else ""
@@ -149,6 +151,16 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
         return None  # virt-controller makes its pod in the next moment
     reason = f"the guest lacks it: no pod attaches it{waits}: {why}"
     return _of(reason, "remove that cause", kubectl("describe", VMI, vmi.name, namespace))
+
+
+def _binds_later(claim: Object, cluster: Cluster) -> bool:
+    """Whether a claim gets its volume only when a pod uses it, or may do so."""
+    name = claim.at("spec", "storageClassName").text
+    try:
+        found = cluster.get(STORAGE_CLASS, "", name) if name else None
+    except Unseen:
+        return True
+    return found is not None and found["volumeBindingMode"].text == "WaitForFirstConsumer"
 
 
 def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
