@@ -41,7 +41,7 @@ def test_the_reservations_of_the_same_pods_go_as_well():
 
     held = [reservation("10.0.0.10", "vms/gone"), reservation("10.0.0.11", "vms/other")]
     remedy = full(pool("10"), *held).remedy
-    assert "delete the reservation of that pod, which holds the same addresses (kubectl delete " in remedy
+    assert "; delete the reservation of that pod as well, which holds the same addresses (kubectl delete " in remedy
     assert "overlappingrangeipreservations.whereabouts.cni.cncf.io 10.0.0.10 -n kube-system)" in remedy
     assert "10.0.0.11" not in remedy
     assert "reservation" not in full(pool("10")).remedy

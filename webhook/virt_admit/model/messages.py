@@ -50,11 +50,11 @@ def cut(text: str, length: int) -> str:
         return text
     kept = text[: max(length - 1, 0)]
     whole = text[len(kept) : len(kept) + 1] == " "
-    return (kept if whole else _without_part(kept)).rstrip(" ,;:(") + "…"
+    return (kept if whole else _without_part(kept)).rstrip(" ,;:(…") + "…"
 
 
 def shorten(text: str, length: int) -> str:
-    """Return the first statements of a text that fit into ``length`` characters, else its begin as ``cut`` does.
+    """Return the first statements of a text that fit into ``length`` characters, else its begin and its end.
 
     A text that ends with a whole statement needs no ellipsis: nothing of it is incomplete.
     """
@@ -62,7 +62,7 @@ def shorten(text: str, length: int) -> str:
         return text
     ends = [text.rfind(mark, 0, length + len(mark)) for mark in _ENDS]
     last = max(ends)
-    return text[:last] if 2 * last >= length else cut(text, length)
+    return text[:last] if 2 * last >= length else cut_middle(text, length, parts=2)
 
 
 _ENDS: Final = (". ", "; ", ", because ", ", and ", ", but ")
