@@ -49,8 +49,8 @@ def cut(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     kept = text[: max(length - 1, 0)]
-    whole = text[len(kept) : len(kept) + 1] == " "
-    return (kept if whole else _without_part(kept)).rstrip(" ,;:(…") + "…"
+    is_whole = text[len(kept) : len(kept) + 1] in _BORDERS
+    return (kept if is_whole else _without_part(kept, _BORDERS)).rstrip(" ,;:(…") + "…"
 
 
 def shorten(text: str, length: int) -> str:
@@ -91,9 +91,13 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     return spaced if len(spaced) <= length and head and tail else f"{head}…{tail}"
 
 
-def _without_part(text: str) -> str:
+_BORDERS: Final = ' ,:"'
+"""What is between words, also in JSON."""
+
+
+def _without_part(text: str, borders: str = " ,") -> str:
     """Return a text that was cut without the word at its end, which may be incomplete, unless that is more than half."""
-    whole = text[: max(text.rfind(" "), text.rfind(","))] if " " in text or "," in text else ""
+    whole = text[: max(0, *(text.rfind(border) for border in borders))]
     return whole if 2 * len(whole) >= len(text) else text
 
 

@@ -136,7 +136,7 @@ def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
 
 
 def _moving(vmi: Object) -> Iterator[str]:
-    """Yield what a migration under way looks like: it is no fault."""
+    """Yield what a migration under way looks like, because it resembles a fault."""
     state = vmi.at("status", "migrationState")
     target, ended = state["targetNode"].text, state["completed"].boolean or state["endTimestamp"].present
     if target and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
