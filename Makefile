@@ -182,7 +182,7 @@ verify-upstream: .venv/.ready
 
 .PHONY: verify-random
 ## make verify-random
-##                the tests of `make test` with random clusters, on more of them: 10 minutes
+##                the tests of `make test` with random clusters or values, on more of them: 10 minutes
 RANDOM_TESTS := tests/cli/test_blindness.py tests/cli/test_doors.py tests/forecasts/repair/test_random_clusters.py \
   tests/kube/test_vm_ledger_feed.py tests/reports/test_values.py tests/rules/test_rules_hostile.py
 verify-random: .venv/.ready

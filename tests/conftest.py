@@ -39,9 +39,24 @@ LONG_FILES: Final = (
     "tests/e2e/test_soak.py",
     "tests/https/test_restarts.py",
     "tests/cli/test_watch.py",
+    "tests/e2e/test_plan_walk.py",
+    "tests/e2e/test_plan_patches.py",
+    "tests/e2e/test_floor.py",
+    "tests/e2e/test_many_terms.py",
+    "tests/e2e/test_policies.py",
+    "tests/cli/test_blindness.py",
+    "tests/forecasts/drain/test_many_terms.py",
+    "tests/rules/test_rules_hostile.py",
+    "tests/engine/test_limits.py",
+    "tests/cli/test_plan_scripts.py",
+    "tests/documents/test_packed_lists.py",
+    "tests/cli/test_processes.py",
+    "tests/cli/test_doors.py",
 )
-"""Files of more than 15 seconds. A file stays with one process, because its tests share servers: a long file that began
-last would leave the other processes idle. Most of these files wait, so the quick ones after them find free processors.
+"""Files of more than 15 seconds with four processes on two processors.
+
+A file stays with one process, because its tests share servers: a long file that began last would leave the other processes
+idle. Many of these files wait, so the quick ones after them find free processors.
 """
 SHARED_SERVER: Final = "tests/e2e/"
 """Its tests come before all others, because each process keeps an API server for them until it has run the last one."""

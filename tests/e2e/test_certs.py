@@ -204,7 +204,7 @@ def serving(plane: ControlPlane, kubeconfig: Path, folder: Path, settings: dict[
 @pytest.mark.slow
 def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_path):
     with serving(plane, kubeconfig, tmp_path, QUICK | SHORT) as cluster:
-        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.02)  # 60 in a second, while each rotation lasts
+        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.05)  # 30 in a second, while each rotation lasts
         store = SecretStore(KubeApi.connect(str(plane.kubeconfig)), NAMESPACE, SECRET)
         with Load(kubectl, *posters) as load:
             for number in range(5 * TURNS):

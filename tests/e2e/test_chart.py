@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -99,15 +100,22 @@ def kustomized(plane: ControlPlane, checkout: Path, parts: list[str]) -> Objects
     found: Objects = {}
     own = [part for part in parts if part in ("scan", "watch", "monitoring")]
     for resource in ("base", "webhooks", *own):
-        mine = [part for part in parts if part not in own and belongs(part) == resource]
-        components = [f"../manifests/components/{part}" for part in mine]
-        kustomization = {"resources": [f"../manifests/{resource}"], "components": components}
-        (checkout / "ours").mkdir(exist_ok=True)
-        (checkout / "ours" / "kustomization.yaml").write_text(json.dumps(kustomization))
-        built = by_name(plane.kubectl("kustomize", checkout / "ours", check=True).stdout)
+        mine = tuple(part for part in parts if part not in own and belongs(part) == resource)
+        built = kustomization(plane, checkout, resource, mine)
         assert not found.keys() & built.keys()
         found |= built
     return found
+
+
+@functools.cache
+def kustomization(plane: ControlPlane, checkout: Path, resource: str, components: tuple[str, ...]) -> Objects:
+    """Build a kustomization; once, for several cases and both versions of helm have the same ones."""
+    used = [f"../manifests/components/{part}" for part in components]
+    (checkout / "ours").mkdir(exist_ok=True)
+    (checkout / "ours" / "kustomization.yaml").write_text(
+        json.dumps({"resources": [f"../manifests/{resource}"], "components": used})
+    )
+    return by_name(plane.kubectl("kustomize", checkout / "ours", check=True).stdout)
 
 
 def belongs(component: str) -> str:

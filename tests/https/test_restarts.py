@@ -63,7 +63,7 @@ class Balancer:
             thread.join(10)
 
     def _probe(self) -> None:
-        while not self._ending.wait(0.05):
+        while not self._ending.wait(0.2):
             for number, instance in enumerate(self.instances):
                 self.ready = self.ready | {number} if instance.ops("/readyz")[0] == 200 else self.ready - {number}
 
