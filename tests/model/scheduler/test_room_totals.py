@@ -102,7 +102,7 @@ def test_what_is_read_follows_before_the_next_reader():
     ledger.keep_up()
     assert followed() == 2
     assert followed() == 2
-    for _ in range(2_000):  # nobody reads it any more, so it does not follow each change
+    for _ in range(2_000):  # it is not read any more, so it does not follow each change
         ledger.add("n0", SHAPES[0])
         ledger.keep_up()
     assert followed() < 1_500
