@@ -365,3 +365,29 @@ def test_a_node_whose_only_remediation_has_timed_out_is_left_alone(timed_out, ac
     row = only_vm(lose(snapshot(nodes, vm("db", "n1"), check, template), "n1"))
     assert ("all its remediators have timed out" in row.reason) is not acts
     assert (row.outcome == "restarts") is acts
+
+
+@pytest.mark.parametrize(
+    ("unhealthy", "label", "survives"),
+    [
+        (None, None, True),
+        ("m1", None, False),  # it has a remediation, which stays
+        ("m1", "remediation.medik8s.io/exclude-from-remediation", True),  # it never has one
+    ],
+)
+def test_control_plane_nodes_are_remediated_one_at_a_time(unhealthy, label, survives):
+    nodes, *others = control_plane(budget("guard"))
+    nodes += [{**nodes[0], "metadata": {**nodes[0]["metadata"], "name": name}} for name in ("m3", "m4")]
+    for each in nodes:
+        if each["metadata"]["name"] == unhealthy:
+            each["status"] = {**each["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
+            each["metadata"]["labels"] = each["metadata"]["labels"] | ({label: "true"} if label else {})
+    assert lose(snapshot(nodes, others), "m0").survives is survives
+
+
+def test_which_of_two_lost_control_plane_nodes_is_remediated_is_not_known():
+    nodes, *others = control_plane(budget("guard"))
+    nodes += [{**nodes[0], "metadata": {**nodes[0]["metadata"], "name": name}} for name in ("m3", "m4")]
+    found = lose(snapshot(nodes, others), "m0", "m1")
+    assert found.survives is None
+    assert any("whether m0 or m1 is remediated" in what for what in found.unseen)

@@ -26,6 +26,8 @@ def changing(ledger: Ledger, rng: random.Random, changes: int) -> None:
         else:
             held.append((rng.choice(NODES), rng.choice(SHAPES)))
             ledger.add(*held[-1])
+        if rng.random() < 0.5:
+            ledger.keep_up()
 
 
 def cluster() -> Ledger:
@@ -72,6 +74,35 @@ def test_a_copy_changes_alone():
     changing(ledger, random.Random(2), 100)
     before = totals(ledger)
     other = ledger.copy()
-    changing(other, random.Random(3), 100)
+    changing(other, random.Random(4), 100)
     assert totals(other) != before
     assert totals(ledger) == before
+
+
+class Counted:
+    """Counts how often it follows changes."""
+
+    followed = 0
+
+    def follow(self, _ledger: Ledger, _changed: object) -> None:
+        self.followed += 1
+
+    def copy(self) -> Counted:
+        return self
+
+
+def test_what_is_read_follows_before_the_next_reader():
+    ledger = cluster()
+
+    def followed() -> int:
+        return ledger.derive("count", Counted, lambda value: value.followed)
+
+    assert followed() == 1
+    ledger.add("n0", SHAPES[0])
+    ledger.keep_up()
+    assert followed() == 2
+    assert followed() == 2
+    for _ in range(2_000):  # it is not read any more, so it does not follow each change
+        ledger.add("n0", SHAPES[0])
+        ledger.keep_up()
+    assert followed() < 1_500
