@@ -140,12 +140,11 @@ verify-clocks: .venv/.ready
 	@$(BIN)/python -m tests.upstream.clocks $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
 
 ## make verify-remediation COUNT=200
-##                which health check acts on lost nodes and when, against the operators of Medik8s, OpenShift and Cluster API;
-##                RECORD=1 writes the runs that the tests replay, MEDIK8S=… is a folder with clones of the operators
+##                which health check acts on lost nodes and when, against the operators of OpenShift and Cluster API;
+##                RECORD=1 writes the runs that the tests replay
 .PHONY: verify-remediation
 verify-remediation: .venv/.ready
 	@$(BIN)/python -m tests.upstream.machines $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
-	@$(BIN)/python -m tests.upstream.medik8s $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
 
 ## make verify-admissions COUNT=1000
 ##                the room that the webhook keeps, against the same objects at once, in random sequences of admissions

@@ -1,26 +1,18 @@
-"""Which health check acts, and when, against the operators of Medik8s, in virtual time.
+"""Which health check acts, and when, against recorded runs of the operators of Medik8s.
 
-``python -m tests.upstream.medik8s 200`` compares that many random clusters; a second number is the first seed. ``--record``
-writes the runs that the tests replay. The packages of the operators are internal, so the programs in ``medik8s/`` are
-built as a part of checkouts, which are in the folder ``MEDIK8S`` and vendor all that they need. Without it git fetches them.
+The runs in ``medik8s.json`` are answers of the operators' own code in virtual time: the reconciler of the
+node-healthcheck-operator at dd44432997c6 and the calculator of self-node-remediation at 640aac50d7ba. Their packages are
+internal, so nothing here can link them and record again: the cases of these seeds must not change.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from tests.apiserver.binaries import Build, go_command, run_go
 from tests.forecasts.outage import losses
-from tests.upstream.renderer import LAUNCHER, cached, render
 from virt_admit.forecasts.outage import health_actors
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss
@@ -28,51 +20,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import remediators
 
-SOURCES: Final = LAUNCHER.with_name("medik8s")
-RECORDED: Final = SOURCES.with_suffix(".json")
-RECORDED_SEEDS: Final = range(60)
-
-
-class Operator(NamedTuple):
-    """A program, and the checkout of which it becomes a part."""
-
-    program: str
-    repository: str
-    commit: str
-
-
-HEALTH_CHECK: Final = Operator("healthcheck", "node-healthcheck-operator", "dd44432997c6edb4b577043919c4701c16524a73")
-CALCULATOR: Final = Operator("calculator", "self-node-remediation", "640aac50d7ba64bc08a5c1a45763bb3043ee9ed7")
-
-
-def built(operator: Operator) -> Path:
-    """Return the path of a program; build it the first time, which takes minutes."""
-    found = cached(SOURCES / operator.program)
-    found = found.with_name(f"{found.name}-{operator.commit[:12]}")
-    if not found.is_file():
-        found.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=found.parent) as scratch:
-            _build(operator, Path(scratch)).rename(found)
-    return found
-
-
-def _build(operator: Operator, scratch: Path) -> Path:
-    """Build in a checkout to which nothing is written: Go overlays our file."""
-    checkout, binary, overlay = scratch / operator.repository, scratch / operator.program, scratch / "overlay.json"
-    folder = os.environ.get("MEDIK8S")
-    source = f"{folder}/{operator.repository}" if folder else f"https://github.com/medik8s/{operator.repository}"
-    for command in (
-        ("init", "-q", checkout),
-        ("-C", checkout, "fetch", "-q", "--depth", "1", source, operator.commit),
-        ("-C", checkout, "checkout", "-q", "FETCH_HEAD"),
-    ):
-        subprocess.run(("git", *command), check=True)
-    ours = SOURCES / operator.program / "main.go"
-    overlay.write_text(json.dumps({"Replace": {str(checkout / "virt-admit" / "main.go"): str(ours)}}))
-    go = go_command(Build(operator.program, (operator.program,), "."))
-    options = ("-mod=vendor", "-overlay", str(overlay), "-trimpath", "-ldflags", "-s -w")
-    run_go([go, "build", *options, "-o", str(binary), "./virt-admit"], checkout)
-    return binary
+RECORDED: Final = Path(__file__).with_suffix(".json")
 
 
 # --- random clusters -----------------------------------------------------------------------------------------------
@@ -81,7 +29,7 @@ _SECONDS: Final = 2_000
 
 
 def case(seed: int) -> dict[str, Any]:
-    """Return a case for ``healthcheck``; ``lost`` are its nodes that are lost."""
+    """Return the cluster of a run of the NodeHealthCheck, and when which of its nodes are lost."""
     rng = random.Random(seed)
     workers = [losses.node(f"w{number}") for number in range(rng.randint(2, 9))]
     masters = [losses.master(f"m{number}") for number in range(rng.choice((0, 1, 3, 3, 5)))]
@@ -204,7 +152,7 @@ def _exhausted(actor: Actor) -> bool:
 
 
 def reboot_case(seed: int) -> dict[str, Any]:
-    """Return a case for ``calculator``, with all fields of a configuration as the API server has defaulted them."""
+    """Return a configuration as the API server has defaulted it, for a run of the calculator."""
     rng = random.Random(seed)
     spec = {
         "apiCheckInterval": f"{rng.choice((1, 15, 40))}s",
@@ -233,47 +181,3 @@ def reboot_time(given: Mapping[str, Any]) -> float:
     nodes[0]["metadata"]["annotations"] = given["annotations"]
     cluster = losses.snapshot(nodes, config)
     return remediators.snr_duration(cluster, [Object(nodes[0])]) / 1e9
-
-
-# --- the command ---------------------------------------------------------------------------------------------------
-
-
-def main(count: int, first: int) -> int:
-    """Compare many clusters and print what differs. Returns the exit code."""
-    compared: Counter[str] = Counter()
-    different: Counter[str] = Counter()
-    seeds = range(first, first + count)
-    cases = list(map(case, seeds))
-    for seed, given, answer in zip(seeds, cases, render(built(HEALTH_CHECK), cases), strict=True):
-        for what, why in differences(given, answer):
-            compared[what] += 1
-            if why:
-                different[what] += 1
-                print(f"seed {seed}: {why}", flush=True)
-    cases = list(map(reboot_case, seeds))
-    for seed, given, took in zip(seeds, cases, render(built(CALCULATOR), cases), strict=True):
-        compared["time to reboot"] += 1
-        if abs(reboot_time(given) - took) > 1:
-            different["time to reboot"] += 1
-            print(f"seed {seed}: {reboot_time(given)} s to reboot, the operator says {took}")
-    for what, number in sorted(compared.items()):
-        print(f"{number:6} {what}: {different[what]} disagree")
-    return 1 if different else 0
-
-
-def record() -> None:
-    """Write what the operators did with the cases of some seeds. It changes with these cases."""
-    checks = render(built(HEALTH_CHECK), map(case, RECORDED_SEEDS))
-    reboots = render(built(CALCULATOR), map(reboot_case, RECORDED_SEEDS))
-    lines = [
-        *({"check": seed, "answer": answer} for seed, answer in zip(RECORDED_SEEDS, checks, strict=True)),
-        *({"reboot": seed, "took": took} for seed, took in zip(RECORDED_SEEDS, reboots, strict=True)),
-    ]
-    RECORDED.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines))
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["--record"]:
-        record()
-    else:
-        sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
