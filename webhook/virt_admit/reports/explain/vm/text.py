@@ -143,7 +143,7 @@ def _queue(report: VmReport) -> str:
     if queue is None:
         return UNKNOWN
     if not queue.waits:
-        return "waits for no place"
+        return "it does not wait for a place"
     others = f" with {count(queue.others, 'other VM')}" if queue.others else ""
     return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
 
