@@ -171,7 +171,8 @@ def drain_to_a_node_with_a_left_taint() -> Incident:
     says = (
         "n1 reports since",
         "and still has taint node.kubernetes.io/out-of-service of its fencing, whose remediator waits for pod vms/import-x",
-        "let pod vms/import-x end, after which the remediator of n1 removes the taint: kubectl describe pod import-x -n vms",
+        "let pod vms/import-x end, after which SelfNodeRemediation medik8s/n1, which is being deleted, removes the taint: "
+        "kubectl describe pod import-x -n vms",
     )
     source = "https://github.com/medik8s/self-node-remediation/pull/270"
     return Incident(source, [*items, stale], "drain n2", 1, says, ("shut the guest down",))

@@ -28,7 +28,7 @@ from virt_admit.rule import (
     kinds=(KUBEVIRT, HCO, CDI),
     reads=component_states.READS,
     action=Action.WARN,
-    event="ComponentNotReady",
+    event="UpdateHeld",
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-operator/util/client.go#UpdateConditionsDeploying",

@@ -175,7 +175,7 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
     if own is None or not extra or release is None or release >= _EXACT_BEFORE:
         return
     wanted = own.at("status", "desiredNumberScheduled").integer or 0
-    refused = unwanted(cluster)
+    refused = {node.name: taint for node in cluster.known(NODE) if (taint := unwanted(node, cluster))}
     of_node = next(iter(sorted(refused.items())), None)
     node, taint = of_node or ("", "")
     other = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
@@ -194,23 +194,14 @@ def _observed(kubevirt: Object) -> str:
     return kubevirt.at("status", "observedKubeVirtVersion").text or ""
 
 
-def unwanted(cluster: Cluster) -> dict[str, str]:
-    """Return the nodes whose virt-handler does not come back once its pod has ended, with the taint that refuses it."""
-    return cluster.cached(_unwanted)
-
-
-def _unwanted(cluster: Cluster) -> dict[str, str]:
-    found = {}
-    for node in cluster.known(NODE):
-        handler = virt_handlers.pod(cluster, node.name)
-        if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
-            continue
-        tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
-        for taint in node.at("spec", "taints").items():
-            if _refuses(taint.value, tolerations):
-                found[node.name] = _written(taint)
-                break
-    return found
+def unwanted(node: Object, cluster: Cluster) -> str:
+    """Return the taint of a node because of which its virt-handler does not come back once its pod has ended; empty: none."""
+    handler = virt_handlers.pod(cluster, node.name)
+    if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
+        return ""
+    tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
+    taints = (each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations))
+    return next(map(_written, taints), "")
 
 
 def _refuses(taint: Any, tolerations: Sequence[Any]) -> bool:
