@@ -116,7 +116,7 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
     if (held := kubevirt_updates.held(cluster)) is not None:
         yield held.note
-    told = [each.note for each in component_states.held(cluster) if node.name in each.nodes]
+    told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
     yield from told
     if not told and (taint := component_states.unwanted(node, cluster)):
         yield (

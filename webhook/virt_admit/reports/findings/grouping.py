@@ -128,7 +128,7 @@ def _text(row: ReportRow) -> Hashable:
     if row.location is not None or not obj.name:
         return id(row)
     text = row.text.replace(obj.name, "\0") if len(obj.name) > _SHORTEST else row.text
-    text = _VMS.sub("VMs", text)
+    text = _VMS.sub("VMs", text) if row.rule in _FEW else text
     return row.result.cluster, obj.kind, row.word, row.rule, text, row.remedy
 
 
@@ -156,8 +156,7 @@ def _of_objects(group: list[ReportRow]) -> ReportRow:
     first, *others = group
     if not others:
         return first
-    counts = {found[0] for row in group for found in [_VMS.findall(row.message)] if found}
-    message = _VMS.sub("its VMs", first.message) if len(counts) > 1 else first.message
+    message = _VMS.sub("its VMs", first.message) if first.rule in _FEW else first.message
     return first._replace(alike=tuple(row.result.called for row in others), message=message)
 
 
