@@ -30,7 +30,7 @@ def degraded(message: str) -> Object:
 
 
 def cordoned_by_hand(*, updated: bool = False) -> Incident:
-    """A node that somebody cordoned uses up maxUnavailable; updated: no node waits, and the pool says Updating for it alone."""
+    """A node that was cordoned by hand uses up maxUnavailable; updated: the pool says Updating for it alone."""
     found = pool("worker", NODES, target="1" if updated else "2", updated=2 if updated else 0, unavailable=1)
     for condition in found["status"]["conditions"]:
         condition["status"] = "True" if condition["type"] == "Updating" else "False"
