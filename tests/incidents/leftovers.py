@@ -20,7 +20,7 @@ def stale_features() -> Incident:
     for each in items:
         if each["kind"] == "Node":
             each["metadata"]["labels"] |= {model: "true", "cpu-feature.node.kubevirt.io/erms": "true"}
-    facts = (r"CPU feature vmx-ept-wb", r"to do: restart the VM.*: virtctl restart web -n vms")
+    facts = (r"cpu-feature.node.kubevirt.io/vmx-ept-wb", r"to do: restart the VM.*: virtctl restart web -n vms")
     return Incident("stale-features", "https://github.com/kubevirt/kubevirt/pull/17812", items, NO, facts)
 
 

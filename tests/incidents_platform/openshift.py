@@ -30,7 +30,7 @@ def degraded(message: str) -> Object:
 
 
 def cordoned_by_hand(*, updated: bool = False) -> Incident:
-    """A node that somebody cordoned uses up maxUnavailable; updated: no node waits, and the pool says Updating for it alone."""
+    """A node that was cordoned by hand uses up maxUnavailable; updated: the pool says Updating for it alone."""
     found = pool("worker", NODES, target="1" if updated else "2", updated=2 if updated else 0, unavailable=1)
     for condition in found["status"]["conditions"]:
         condition["status"] = "True" if condition["type"] == "Updating" else "False"
@@ -171,7 +171,8 @@ def drain_to_a_node_with_a_left_taint() -> Incident:
     says = (
         "n1 reports since",
         "and still has taint node.kubernetes.io/out-of-service of its fencing, whose remediator waits for pod vms/import-x",
-        "let pod vms/import-x end, after which the remediator of n1 removes the taint: kubectl describe pod import-x -n vms",
+        "let pod vms/import-x end, after which SelfNodeRemediation medik8s/n1, which is being deleted, removes the taint: "
+        "kubectl describe pod import-x -n vms",
     )
     source = "https://github.com/medik8s/self-node-remediation/pull/270"
     return Incident(source, [*items, stale], "drain n2", 1, says, ("shut the guest down",))

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import pathlib
 
 import pytest
 from click.testing import CliRunner
 
+from tests.healthy.machines import claim, machine
+from tests.healthy.parts import obj, owner, snapshot
+from tests.incidents_platform.case import cluster as cluster_of
+from tests.incidents_platform.operators import stored_version
 from virt_admit.cli import main
+from virt_admit.reports.findings import grouping
 
 
 @pytest.fixture
@@ -70,3 +76,34 @@ def test_check_text_keeps_one_line_for_each_finding(cluster):
     assert len(findings(lines(*where))) == 3
     assert len(findings(lines(*where, "-o", "markdown"))) == 1
     assert len(findings(lines(*where, "-o", "markdown", "--all-lines"))) == 3
+
+
+def scanned(items, tmp_path):
+    path = tmp_path / "scanned.json"
+    path.write_text(json.dumps(snapshot(items)))
+    return CliRunner().invoke(main.virt_admit, ["scan", "--cluster", str(path)]).stdout.splitlines()
+
+
+def test_what_fails_now_comes_before_what_would_fail(tmp_path):
+    """An InstallPlan that failed is said before nodes without a health check, and these share one line."""
+    items = [*stored_version().items, *machine("db", "n1", (1, 6), strategy="LiveMigrate", disks=["db"]), *claim("db")]
+    found = [line for line in scanned(items, tmp_path) if line.endswith("]")]
+    assert found[0].endswith("[cluster-operator-held]")
+    (nodes,) = (line for line in found if line.endswith("[node-without-health-check]"))
+    assert nodes.startswith("Node/n1 and 1 more: warn: ")
+
+
+def test_the_rules_about_what_fails_now_exist():
+    index = json.loads((pathlib.Path(grouping.__file__).parents[2] / "rules" / "index.json").read_text())
+    assert [each for each in sorted(grouping.ONGOING) if f'"{each}"' not in json.dumps(index)] == []
+
+
+def test_vms_of_a_pool_repeat_nothing_that_is_said_of_the_pool(tmp_path):
+    template = {"spec": {"domain": {"devices": {}}, "volumes": []}}
+    vm = {"spec": {"runStrategy": "Always", "template": template}}
+    pool = obj("VirtualMachinePool", "pool.kubevirt.io/v1beta1", "farm", "vms", spec={"virtualMachineTemplate": vm})
+    own = {"ownerReferences": owner(pool)}
+    vms = [obj("VirtualMachine", "kubevirt.io/v1", f"farm-{i}", "vms", metadata=own, **vm) for i in range(3)]
+    found = scanned([*cluster_of(), pool, *vms], tmp_path)
+    rule = "[vm-eviction-strategy-default]"
+    assert [line.partition(":")[0] for line in found if line.endswith(rule)] == ["VirtualMachinePool/vms/farm"]

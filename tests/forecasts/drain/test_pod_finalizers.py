@@ -72,10 +72,25 @@ def test_a_controller_of_which_one_replica_works_is_not_called_broken() -> None:
     ],
 )
 def test_no_pod_of_the_controller_is_known(finalizer: str, remedy: str) -> None:
-    """It may have another name, so nothing says that it does not run."""
-    reason, said = asked(kept(finalizer))
+    """It may have another name: a namespace is called like its project."""
+    own = [manifest("v1", "Namespace", name) for name in ("argo", "kueue-system", "example")]
+    reason, said = asked(kept(finalizer), *own)
     assert reason.endswith(f"finalizer {finalizer} is still set")
     assert said.startswith(remedy)
+
+
+@pytest.mark.parametrize(("finalizer", "project"), [(KUEUE, "kueue"), (ARGO, "argo"), ("example.com/other", "example")])
+def test_nothing_is_called_like_the_project_of_the_finalizer(finalizer: str, project: str) -> None:
+    reason, said = asked(kept(finalizer))
+    assert reason.endswith(f"does not seem to run: no pod and no namespace here is called like {project}")
+    assert said.startswith(f"Start that controller. If {project} is not installed any more, nothing else removes")
+    assert '"op":"test","path":"/metadata/finalizers/0"' in said
+
+
+def test_pods_that_were_not_all_read_say_nothing_of_a_controller() -> None:
+    reason, said = asked(kept(KUEUE), complete=("nodes",))
+    assert reason.endswith("is still set")
+    assert said.startswith("See that its controller, kueue-controller-manager, runs")
 
 
 def test_a_chart_writes_its_name_before_that_of_the_controller() -> None:

@@ -115,11 +115,11 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
     if (held := kubevirt_updates.held(cluster)) is not None:
         yield held.note
-    told = [each.note for each in component_states.held(cluster) if node.name in each.nodes]
+    told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
     yield from told
-    if not told and node.name in (unwanted := component_states.unwanted(cluster)):
+    if not told and (taint := component_states.unwanted(node, cluster)):
         yield (
-            f"virt-handler of this node does not tolerate its taint {unwanted[node.name]}: it does not come back once its pod "
+            f"virt-handler of this node does not tolerate its taint {taint}: it does not come back once its pod "
             "has ended, and no VM can run here from then on. Let KubeVirt's spec.workloads.nodePlacement tolerate it."
         )
 

@@ -308,7 +308,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         return None
     since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
     if finalizers:
-        held = pod_finalizers.held(finalizers[0], cluster)
+        held = pod_finalizers.held(pod, finalizers[0], cluster)
         why = f"finalizer {finalizers[0]} is still set" + (f": {held.why}" if held.why else "")
         remedy = held.remedy
     elif silent:

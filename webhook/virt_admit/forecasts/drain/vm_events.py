@@ -175,7 +175,10 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
     refused, remedy = _refused(row, cluster)
     if refused:
         return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused, remedy)
-    return _asked(row.vmi, node, cluster, row.state.others)
+    asked = _asked(row.vmi, node, cluster, row.state.others)
+    if row.state.holders and asked.outcome == EventEffect.STARTS:  # it would wait for the same places
+        return replace(asked, reason=f"once there is a place, as {row.state.detail}: {asked.reason}")
+    return asked
 
 
 def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> EventForecast:

@@ -10,6 +10,7 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
+from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -78,25 +79,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
-    return Problem(f"{NOWHERE}{_vanished(causes, cluster) or names(causes)}", remedy, cause, command=command)
-
-
-def _vanished(causes: Collection[str], cluster: Cluster) -> str:
-    """Return that no node at all has the CPU features that a pod asks for; empty: one has, or something else refuses it.
-
-    A VM with host-model keeps the features of its migration, and a later node labeller may not write their labels (kubevirt/
-    kubevirt pull requests 17812 and 17947).
-    """
-    nodes = candidates.scheduler(cluster).state.nodes.values()
-    asked = [
-        f"{launcher_pod.CPU_FEATURE}{cause.removeprefix(_FEATURE)}" for cause in causes if cause.startswith(_FEATURE)
-    ]
-    if not asked or len(asked) < len(causes) or any(label in node.labels for node in nodes for label in asked):
-        return ""
-    return f"its pod's nodeSelector asks for {names(asked, 240)}, which no node has, its own neither"
-
-
-_FEATURE: Final = "CPU feature "
+    return Problem(f"{NOWHERE}{vanished(causes, cluster) or names(causes)}", remedy, cause, command=command)
 
 
 def _or(remedy: str, otherwise: str) -> str:

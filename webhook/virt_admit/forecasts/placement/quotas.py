@@ -78,7 +78,7 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
 
 
 def attachment_remedy(cluster: Cluster) -> str:
-    """Return what lets KubeVirt create pods that attach volumes where a LimitRange refuses them: nobody else makes these."""
+    """Return what lets KubeVirt create pods that attach volumes where a LimitRange refuses them, which are its own."""
     setting = ", or set the resources of type hotplug-disk in supportContainerResources of KubeVirt"
     return f"raise that limit in the LimitRange{setting if has_release(cluster, _SETTABLE) else ''}"
 

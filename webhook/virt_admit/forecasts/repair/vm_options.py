@@ -32,7 +32,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     RepairStep,
     RootProblem,
 )
-from virt_admit.forecasts.repair.wishes import Wishes
+from virt_admit.forecasts.repair.wishes import BY_HAND, Wishes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
@@ -163,14 +163,6 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
     return vm, ""
 
 
-_BY_HAND: Final = {
-    ProblemCause.MOVER_IDLE: "repair the controller that has to move it, or migrate it by hand",
-    ProblemCause.SEVERAL_BUDGETS: "several budgets select its pod: their owners leave it to one of them",
-    ProblemCause.NOT_REPORTED: "wait until KubeVirt has reported LiveMigratable",
-}
-"""What no step of a plan does."""
-
-
 def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes) -> Iterator[Option | str]:
     if ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
@@ -183,7 +175,7 @@ def _ways(vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: W
         yield from _shared_disk(vmi, vm, cluster, wishes)
     elif ProblemCause.BUDGET in causes:
         yield _migrating(vmi, vm, cluster, wishes, strategy="LiveMigrate")
-    elif known := [words for cause, words in _BY_HAND.items() if cause in causes]:
+    elif known := [words for cause, words in BY_HAND.items() if cause in causes]:
         yield known[0]
     elif ProblemCause.MARK_LEFT in causes:
         yield Option("unmark", (vm_steps.unmark(vmi, vm),), 0)

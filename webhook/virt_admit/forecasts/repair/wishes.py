@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.problems import ProblemCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +27,11 @@ class Wishes:
 
     def copies(self, vm: Object) -> bool:
         return self.may_copy is None or self.may_copy.matches(vm.labels)
+
+
+BY_HAND: Final = {
+    ProblemCause.MOVER_IDLE: "repair the controller that has to move it, or migrate it by hand",
+    ProblemCause.SEVERAL_BUDGETS: "several budgets select its pod: their owners leave it to one of them",
+    ProblemCause.NOT_REPORTED: "wait until KubeVirt has reported LiveMigratable",
+}
+"""What no step of a plan does."""

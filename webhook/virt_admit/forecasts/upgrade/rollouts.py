@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from virt_admit.forecasts.upgrade import away_nodes, harvester_waits, pool_obstacles
+from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
+from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes

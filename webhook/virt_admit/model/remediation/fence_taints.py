@@ -123,15 +123,31 @@ def _known(cluster: Cluster) -> Mapping[str, LeftTaint]:
     return {name: each for name, each in found.items() if each is not None}
 
 
+def _remediations(node: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the remediations of a node, or of its Machine."""
+    found = find(cluster, NODE, "", node)
+    machines = [found.annotations.get(key, "").rpartition("/")[2] for key in _MACHINES] if found is not None else []
+    own = {node, *filter(None, machines)}
+    for each in (each for kind in _OBJECTS for each in cluster.known(kind)):
+        if own & {each.name, each.annotations.get(NODE_NAME)}:
+            yield each
+
+
+def _remover(node: str, cluster: Cluster) -> str:
+    """Return what removes the taint of a node once nothing holds it: its remediation, which may be being deleted."""
+    found = next(_remediations(node, cluster), None)
+    if found is None:
+        return f"the remediator of {node}"
+    return f"{found.kind} {found.full_name}{', which is being deleted,' if found.deleted else ''}"
+
+
 def is_by_hand(node: str, cluster: Cluster) -> bool | None:
     """Return whether no remediator removes the taint of a node. None: its remediations cannot be listed."""
     found = find(cluster, NODE, "", node)
     taints = found.at("spec", "taints").items() if found is not None else ()
-    machines = [found.annotations.get(key, "").rpartition("/")[2] for key in _MACHINES] if found is not None else []
-    own = {node, *filter(None, machines)}
     if any((taint["key"].text or "").startswith(_REMEDIATORS) for taint in taints):
         return False
-    if any(own & {each.name, each.annotations.get(NODE_NAME)} for kind in _OBJECTS for each in cluster.known(kind)):
+    if any(_remediations(node, cluster)):
         return False
     return None if any(unlisted(cluster, kind) for kind in _OBJECTS) else True
 
@@ -152,9 +168,9 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
     if holders and holders[0].pod is not None:
         way, _, command = pod_owners.taken_away(holders[0].pod, cluster).partition(": ")
         later = "narrow its tolerations later, as it comes back in spite of the taint"
-        return f"{way}, after which the remediator of {node} removes the taint; {later}", command
+        return f"{way}, after which {_remover(node, cluster)} removes the taint; {later}", command
     if holders:
-        return f"let {holders[0].what} end, after which the remediator of {node} removes the taint", holders[0].command
+        return f"let {holders[0].what} end, after which {_remover(node, cluster)} removes the taint", holders[0].command
     keys = dict.fromkeys(taint["key"].text or "" for taint in found.every)
     untaint = shell("kubectl", "taint", "nodes", argument(node), *(f"{key}:NoExecute-" for key in keys))
     remove = f"remove its taint{'s' * (len(keys) > 1)}"

@@ -6,9 +6,12 @@ rule that says the same about several objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
+from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import line
 from virt_admit.reports.findings.report import Report, ReportRow
@@ -26,15 +29,18 @@ def merge(rows: Iterable[ReportRow]) -> list[ReportRow]:
 
 
 def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return one row for each problem, in the order of the first row of each.
+    """Return one row for each problem: what fails in a cluster now, then the others, in the order of the first row of each.
 
     The strictest row of a problem stands for it and names what else shows it. Rows of a rule with the same text, but for
     the name of their object, are one row that names the objects.
     """
-    shown = by_problem(rows)
-    alike = {id(group[0]): group for group in _groups(shown, _text) if len(group) >= _MANY}
+    shown = _by_template(by_problem(rows))
+    alike = {id(group[0]): group for group in _groups(shown, _text) if len(group) >= _FEW.get(group[0].rule, _MANY)}
     repeated = {id(row) for group in alike.values() for row in group[1:]}
-    return [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
+    found = [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
+    return sorted(
+        found, key=lambda row: row.location is None and row.action is not Action.DENY and not _is_ongoing(row)
+    )
 
 
 def by_problem(rows: Iterable[ReportRow]) -> list[ReportRow]:
@@ -42,6 +48,66 @@ def by_problem(rows: Iterable[ReportRow]) -> list[ReportRow]:
     return [_of_problem(group) for group in _groups(merge(rows), _problem)]
 
 
+ONGOING: Final = frozenset(
+    (
+        "cluster-component-not-ready",
+        "cluster-operator-held",
+        "cluster-update-held",
+        "health-check-refuses-now",
+        "kubevirt-update-held",
+        "nm-stuck",
+        "nm-vm-blocks-drain",
+        "node-cordon-stays",
+        "node-fence-taint-left",
+        "node-machine-deletion-held",
+        "node-not-reporting",
+        "node-pool-held",
+        "node-reboot-held",
+        "pdb-blocks-vm-drain",
+        "pod-budget-blocks-drain",
+        "vm-start-stuck",
+        "vm-volume-request-stuck",
+        "vmi-evacuation-stuck",
+        "vmi-paused-by-io-error",
+        "vmi-source-pod-left",
+        "vmi-volume-not-attached",
+        "webhook-bundle-expired",
+        "webhook-without-endpoint",
+        "workload-outdated",
+    )
+)
+"""The rules about something that does not work, or does not go on, now. The others are about what would happen."""
+
+
+def _is_ongoing(row: ReportRow) -> bool:
+    return row.rule in ONGOING and row.action is not None
+
+
+def _by_template(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows without those of VMs that only repeat what a rule says about their pool, which the pool's row names."""
+    pools = {_of_template(row.result.obj, row): row for row in rows if row.result.obj.kind == POOL.kind}
+    repeats: dict[int, list[ReportRow]] = {}
+    for row in rows:
+        owner = row.result.obj.controller if row.result.obj.kind == VM.kind and pools else None
+        pool = (
+            pools.get((row.result.cluster, row.result.obj.namespace, owner["name"].text, row.rule)) if owner else None
+        )
+        if pool is not None and owner is not None and owner["kind"].text == POOL.kind and pool.word == row.word:
+            repeats.setdefault(id(pool), []).append(row)
+    dropped = {id(row) for group in repeats.values() for row in group}
+    found = []
+    for row in rows:
+        own = tuple(_where(each, row) for each in repeats.get(id(row), ()))
+        found += [row._replace(others=(*row.others, *own))] if id(row) not in dropped else []
+    return found
+
+
+def _of_template(obj: Object, row: ReportRow) -> tuple[str, str, str | None, str]:
+    return row.result.cluster, obj.namespace, obj.name, row.rule
+
+
+_FEW: Final = {"node-without-health-check": 2}
+"""Rules that say the same about most nodes of a cluster: two lines are enough to be one."""
 _MANY: Final = 4
 """Equal lines about this many objects are one."""
 
@@ -62,9 +128,12 @@ def _text(row: ReportRow) -> Hashable:
     if row.location is not None or not obj.name:
         return id(row)
     text = row.text.replace(obj.name, "\0") if len(obj.name) > _SHORTEST else row.text
+    text = _VMS.sub("VMs", text) if row.rule in _FEW else text
     return row.result.cluster, obj.kind, row.word, row.rule, text, row.remedy
 
 
+_VMS: Final = re.compile(r"\b\d+ VMs?\b")
+"""How a rule counts the VMs of an object, which may differ."""
 _SHORTEST: Final = 3
 """A name of so few characters may occur in any text."""
 
@@ -85,7 +154,10 @@ def _where(row: ReportRow, first: ReportRow) -> str:
 
 def _of_objects(group: list[ReportRow]) -> ReportRow:
     first, *others = group
-    return first._replace(alike=tuple(row.result.called for row in others)) if others else first
+    if not others:
+        return first
+    message = _VMS.sub("its VMs", first.message) if first.rule in _FEW else first.message
+    return first._replace(alike=tuple(row.result.called for row in others), message=message)
 
 
 def called(row: ReportRow) -> str:

@@ -83,8 +83,8 @@ def without_object(request: Request, label: str = "") -> Request:
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
-_OWNED: Final = {"VirtualMachineInstance": ("ownerReferences",)}
-"""What commands about an object need of its metadata: a VMI is changed through its VM."""
+_OWNED: Final = dict.fromkeys(("VirtualMachineInstance", "VirtualMachine"), ("ownerReferences",))
+"""What reports need of the metadata of an object: a VMI is changed through its VM, and a VM of a pool repeats the pool."""
 
 NO_CLUSTERS: Final[Mapping[str, str]] = {}
 

@@ -18,8 +18,6 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
-    ProblemCause,
-    problem_of,
     rule,
 )
 
@@ -28,7 +26,7 @@ from virt_admit.rule import (
     kinds=(KUBEVIRT, HCO, CDI),
     reads=component_states.READS,
     action=Action.WARN,
-    event="ComponentNotReady",
+    event="UpdateHeld",
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-operator/util/client.go#UpdateConditionsDeploying",
@@ -41,5 +39,5 @@ def check(obj: Object, context: Context) -> Findings:
             yield from more_may_exist(context.cluster, kind)
     for held in component_states.held(context.cluster):
         if (held.obj.kind, held.obj.namespace, held.obj.name) == (obj.kind, obj.namespace, obj.name):
-            problem = problem_of(ProblemCause.COMPONENT, obj)
-            yield Finding(held.path, held.brief, value=held.nodes, problem=problem)
+            most = Action.AUDIT if held.silent else Action.DENY  # then the finding about the node is the one to act on
+            yield Finding(held.path, held.brief, value=held.nodes, problem=held.problem, max_action=most)

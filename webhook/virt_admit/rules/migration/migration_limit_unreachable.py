@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.messages import count
+from virt_admit.model.problems import ProblemId
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
 
 
@@ -37,7 +38,15 @@ def check(obj: Object, context: Context) -> Findings:
             f"an update of the nodes starts {count(at_once * outbound, 'migration')} at once, not {limit}: {outbound} for each "
             f"node × {at_once} {what}. Raise the limit for each node.",
             value=(limit, outbound, at_once),
+            problem=_same_for_both(obj),
         )
+
+
+def _same_for_both(obj: Object) -> ProblemId:
+    """Return the id of the problem: HyperConverged and the KubeVirt object that it writes have the same one."""
+    written = obj.name.startswith("kubevirt-kubevirt-")  # by HyperConverged, whose name follows the first prefix
+    name = obj.name.removeprefix("kubevirt-") if written else obj.name
+    return ProblemId("MigrationLimitUnreachable", obj.namespace, name)
 
 
 def _limit(field: Field, default: int) -> int | None:

@@ -1,12 +1,12 @@
 """A MachineConfigPool does not go on with its update, as nodes that are cordoned or not Ready use up its maxUnavailable.
 
-**Why.** The machine-config operator counts each such node as unavailable, whoever cordoned it, and starts no other one while
-``maxUnavailable`` is reached. The pool then says Updating for days, and no node is drained.
+**Why.** The machine-config operator counts each such node as unavailable, also one cordoned by hand, and starts no other
+one while ``maxUnavailable`` is reached. The pool then says Updating for days, and no node is drained.
 
 **Fix.** Uncordon or repair the node. With a greater ``maxUnavailable`` the others go on first.
 """
 
-from virt_admit.forecasts.upgrade import away_nodes
+from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.messages import room
 from virt_admit.rule import MACHINE_CONFIG_POOL, NODE, Action, Context, Finding, Findings, Object, cut, rule

@@ -24,6 +24,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, sentence
+from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import node_selectors
 
 _LABEL: Final = "kubevirt.io"
@@ -61,6 +62,9 @@ class HeldComponent(NamedTuple):
     """The nodes whose pod it waits for."""
     brief: str
     """The reason and the remedy in as few words as a finding has."""
+    problem: ProblemId
+    silent: bool = False
+    """Whether it waits for a node that does not report, which is the cause of more."""
 
     @property
     def note(self) -> str:
@@ -96,10 +100,14 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         said = cut(" ".join((condition["message"].text or "").split()), 200)
         see = typed("see its conditions and its operator", about("describe", obj, kind))
         reason = f"{told}{f': {said}' if said else ''}"
-        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), f"{cut(reason, 170)}.")
+        own = problem_of(ProblemCause.COMPONENT, obj)
+        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), f"{cut(reason, 170)}.", own)
         return
     brief = f"{kind.kind} {words} for {clock.duration(age)}: {cause.brief}"
-    yield HeldComponent(obj, kind, condition["status"].path, f"{told}: {cause.why}", cause.remedy, cause.nodes, brief)
+    lost = cause.silent
+    problem = problem_of(ProblemCause.COMPONENT, obj) if lost is None else problem_of(ProblemCause.NODE_SILENT, lost)
+    reason, path = f"{told}: {cause.why}", condition["status"].path
+    yield HeldComponent(obj, kind, path, reason, cause.remedy, cause.nodes, brief, problem, lost is not None)
 
 
 def _code(condition: Field) -> str:
@@ -132,6 +140,8 @@ class _Cause(NamedTuple):
     remedy: str
     nodes: tuple[str, ...]
     brief: str
+    silent: Object | None = None
+    """The node that does not report."""
 
 
 def _causes(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[_Cause]:
@@ -142,8 +152,10 @@ def _causes(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[_Cause]:
         silent = node_health.silent_for(node, cluster) if node else ""
         where = f" on {node}{f', which {silent},' if silent else ''}" if node else ""
         remedy = typed(f"bring {node} back", kubectl("describe", NODE, node)) if silent else broken.remedy
-        why = f"pod {broken.pod.name}{where} is not ready{broken.since}{f': {broken.why}' if broken.why else ''}"
-        yield _Cause(why, remedy, (node,) if node else (), f"{cut(why, 130)}. See virt-admit upgrade.")
+        since = "" if silent else broken.since
+        why = f"pod {broken.pod.name}{where} is not ready{since}{f': {broken.why}' if broken.why else ''}"
+        lost = find(cluster, NODE, "", node) if silent else None
+        yield _Cause(why, remedy, (node,) if node else (), f"{cut(why, 130)}. See virt-admit upgrade.", lost)
     elif kind is KUBEVIRT:
         yield from _misscheduled(obj, cluster)
 
@@ -175,7 +187,7 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
     if own is None or not extra or release is None or release >= _EXACT_BEFORE:
         return
     wanted = own.at("status", "desiredNumberScheduled").integer or 0
-    refused = unwanted(cluster)
+    refused = {node.name: taint for node in cluster.known(NODE) if (taint := unwanted(node, cluster))}
     of_node = next(iter(sorted(refused.items())), None)
     node, taint = of_node or ("", "")
     other = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
@@ -194,23 +206,14 @@ def _observed(kubevirt: Object) -> str:
     return kubevirt.at("status", "observedKubeVirtVersion").text or ""
 
 
-def unwanted(cluster: Cluster) -> dict[str, str]:
-    """Return the nodes whose virt-handler does not come back once its pod has ended, with the taint that refuses it."""
-    return cluster.cached(_unwanted)
-
-
-def _unwanted(cluster: Cluster) -> dict[str, str]:
-    found = {}
-    for node in cluster.known(NODE):
-        handler = virt_handlers.pod(cluster, node.name)
-        if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
-            continue
-        tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
-        for taint in node.at("spec", "taints").items():
-            if _refuses(taint.value, tolerations):
-                found[node.name] = _written(taint)
-                break
-    return found
+def unwanted(node: Object, cluster: Cluster) -> str:
+    """Return the taint of a node because of which its virt-handler does not come back once its pod has ended; empty: none."""
+    handler = virt_handlers.pod(cluster, node.name)
+    if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
+        return ""
+    tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
+    taints = (each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations))
+    return next(map(_written, taints), "")
 
 
 def _refuses(taint: Any, tolerations: Sequence[Any]) -> bool:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.commands import argument, json_patch, kubectl, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import NAMESPACE, POD
+from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut
 from virt_admit.model.scheduler.pods import FINISHED
@@ -37,14 +38,52 @@ class KeptFinalizer(NamedTuple):
     remedy: str
 
 
-def held(finalizer: str, cluster: Cluster) -> KeptFinalizer:
+def held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
     """Return why the controller of a finalizer does not remove it, as far as that is known, and what to do."""
     if finalizer in _BUILT_IN:
         return KeptFinalizer("", "Repair kube-controller-manager, which removes the finalizer.")
     name = _DEPLOYMENTS.get(finalizer)
+    pods = cluster.cached(_controllers).get(name, ()) if name is not None else ()
+    if not pods and (project := _not_installed(finalizer, cluster)):
+        return KeptFinalizer(
+            f"its controller does not seem to run: no pod and no namespace here is called like {project}",
+            _by_hand(pod, finalizer, project),
+        )
     if name is None:
         return KeptFinalizer("", "Repair the controller of the finalizer.")
-    return _of_pods(name, cluster.cached(_controllers).get(name, ()), cluster)
+    return _of_pods(name, pods, cluster)
+
+
+def _not_installed(finalizer: str, cluster: Cluster) -> str:
+    """Return the name of the project of a finalizer, as its domain says, if nothing here bears it; empty: something does."""
+    host = finalizer.partition("/")[0].removesuffix(".k8s.io").removesuffix(".x").replace(".x-k8s.io", "")
+    labels = [each for each in host.split(".") if each not in _NO_PROJECT]
+    project = next((each for each in (*_PROJECTS, *labels) if each in labels), "")
+    if not project or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
+        return ""
+    word = _PROJECTS.get(project, project)
+    named = any(
+        word in each.name or word in each.namespace for each in cluster.known(POD) if each.controller is not None
+    )
+    return "" if named or any(word in each.name for each in cluster.known(NAMESPACE)) else word
+
+
+_PROJECTS: Final = {"argoproj": "argo", "kueue": "kueue"}
+"""The word in the names of a project's pods, by the label of the finalizer's domain."""
+_NO_PROJECT: Final = frozenset(
+    ("", "app", "apps", "com", "dev", "finalizer", "finalizers", "io", "k8s", "kubernetes", "org", "x")
+)
+
+
+def _by_hand(pod: Object, finalizer: str, project: str) -> str:
+    """Return how a finalizer goes whose controller is not installed any more."""
+    index = next((i for i, each in enumerate(pod.metadata["finalizers"].items()) if each.text == finalizer), 0)
+    path = Path("metadata", "finalizers", index)
+    command = json_patch(POD, pod.name, pod.namespace, [Patch("test", path, finalizer), Patch("remove", path)])
+    words = (
+        f"Start that controller. If {project} is not installed any more, nothing else removes the finalizer, so do it"
+    )
+    return typed(words, command)
 
 
 def _controllers(cluster: Cluster) -> dict[str, list[Object]]:

@@ -49,7 +49,8 @@ def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], 
         yield shell("kubectl", "get", "vmim", argument(state.migration.name), *where, "-o", "yaml")
     elif state.failure is not None and state.failure.migration:
         yield shell("kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml")
-    if any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events):
+    starts = any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
+    if starts and not state.holders:  # else it waits for the same places
         yield shell("virtctl", "migrate", name, *where)
     if state.state is State.QUOTA or any("Quota" in each.reason for each in events):
         yield shell("kubectl", "describe", "resourcequota", *where)

@@ -1,0 +1,1 @@
+"""Pools of nodes that an upgrade goes through."""
