@@ -69,7 +69,7 @@ def tenant(**since: float) -> list[Object]:
 def controller_that_does_not_act() -> Incident:
     facts = (
         r"blocks the drain +vms/web +External: Cluster API provider KubeVirt \(CAPK\), KubevirtMachine tenant-blue/blue-md-0 "
-        r"has to move it, and has not done so although its eviction was asked for 74 h",
+        r"has to move it, and has not done so although its eviction was asked for 3 days 2 h",
         r"It has no pod in this cluster",
         r"migrate the VM by hand.*: virtctl migrate web -n vms",
     )

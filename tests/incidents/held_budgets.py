@@ -185,7 +185,7 @@ def monitor_of_a_node_that_does_not_come_back() -> Incident:
 
 
 def maintenance_of_another_node() -> Incident:
-    """An administrator ends a maintenance: that is no wait of minutes, but the node is named."""
+    """An administrator ends a maintenance, perhaps hours later: that blocks, and the node is named."""
     items = plain() + guest("web", "w1") + rook(WORKERS, 3, "HEALTH_OK")
     cordoned(items, "w2", hours=2)
     spec = {"nodeName": "w2"}

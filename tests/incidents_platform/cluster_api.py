@@ -46,7 +46,7 @@ def drain_of_a_dead_node() -> Incident:
     items += [unready(own), protects, machine("machine-n1", "n1", conditions=[draining]), *management()]
     says = (
         "its kubelet does not report, so evicted pods are not seen to end",
-        "loss of n1: no; 1 VM: 1 never restarts",
+        "loss of n1: not every VM runs again; 1 VM: 1 never restarts",
         "is being deleted since 5 h 00, and its drain waits without a limit for pod vms/checkout-",
         "machine.cluster.x-k8s.io/exclude-node-draining=",
     )

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import component_states, control_path, kept_volumes, kubevirt_updates
-from virt_admit.forecasts.drain.states import vm_states, vm_states_times
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.remediation import node_faults
@@ -30,6 +30,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.messages import capital, count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
@@ -140,7 +141,7 @@ def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
 
     Its pre-drain job taints the node, and waits for the VMs (harvester/harvester:package/upgrade/upgrade_node.sh).
     """
-    update, key = updaters.of_nodes(cluster).get(node.name), vm_states.drain_taint(cluster)
+    update, key = updaters.of_nodes(cluster).get(node.name), migration_limits.drain_taint(cluster)
     if update is None or update.kind not in harvester_upgrades.KINDS or update.phase is not Phase.DRAINING:
         return
     tainted = any(taint["key"].text == key for taint in node.at("spec", "taints").items())

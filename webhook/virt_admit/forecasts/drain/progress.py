@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import evicted_pods
-from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
@@ -18,6 +17,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import Phase
 
@@ -92,7 +92,7 @@ class DrainStart:
 def start(node: Object, cluster: Cluster) -> DrainStart | None:
     """Return since when a node is being drained, and by what; None: it is not being drained."""
     taints = {taint["key"].text or "": taint for taint in node.at("spec", "taints").items()}
-    drain_taint = taints.get(vm_states.drain_taint(cluster))
+    drain_taint = taints.get(migration_limits.drain_taint(cluster))
     marks = [clock.instant(taint["timeAdded"].text) for taint in (taints.get(_CORDONED), drain_taint) if taint]
     since = min(filter(None, marks), default=None)
     drain = _of_updater(node, cluster) or entry(cluster, _of_machines, node.name)

@@ -21,7 +21,7 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     node_pods,
 )
-from virt_admit.forecasts.placement.components.longhorn_nodes import NodeReport
+from virt_admit.forecasts.placement.components.longhorn_nodes import LonghornReport
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model import address_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
@@ -146,7 +146,7 @@ def _driver(volume: str, cluster: Cluster) -> str:
     return (found.at("spec", "csi", "driver").text or "") if found is not None else ""
 
 
-def _report(said: str, on: str, cluster: Cluster) -> NodeReport | None:
+def _report(said: str, on: str, cluster: Cluster) -> LonghornReport | None:
     """Return what Longhorn reports of a node that explains why a volume of it cannot be attached or mounted there."""
     named = _VOLUME.search(said)
     if named is None or _driver(named[1], cluster) != longhorn_nodes.DRIVER:

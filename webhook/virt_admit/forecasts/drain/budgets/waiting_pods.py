@@ -208,7 +208,7 @@ def _rebooter(name: str, cluster: Cluster) -> str:
 
 
 _REBOOTING: Final = ("Plan ", "Talos")
-"""What cordons nodes to reboot them and is no object with the phases of an update."""
+"""What cordons nodes to reboot them, without an object that has the phases of an update."""
 _REBOOT: Final = timedelta(minutes=20)
 """Twice the time that is assumed for the update and reboot of a node."""
 

@@ -21,11 +21,12 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, sentence
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.scheduler import node_selectors
+from virt_admit.model.scheduler import controller_taints, node_selectors
 
 _LABEL: Final = "kubevirt.io"
 _HANDLER: Final = "virt-handler"
@@ -207,22 +208,24 @@ def _observed(kubevirt: Object) -> str:
 
 
 def unwanted(node: Object, cluster: Cluster) -> str:
-    """Return the taint of a node because of which its virt-handler does not come back once its pod has ended; empty: none."""
+    """Return the taint of a node because of which its virt-handler does not come back once its pod has ended; empty: none.
+
+    A taint that a drain or a controller sets is gone again before that.
+    """
     handler = virt_handlers.pod(cluster, node.name)
     if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
         return ""
     tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
-    taints = (each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations))
-    return next(map(_written, taints), "")
+    refusing = [each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations)]
+    drained = migration_limits.drain_taint(cluster) if refusing else ""
+    keys = {each["key"].text or "": each for each in refusing}
+    return next((_written(keys[key]) for key in keys if key != drained and not controller_taints.owner(key)), "")
 
 
 def _refuses(taint: Any, tolerations: Sequence[Any]) -> bool:
-    """Return whether a taint keeps new pods of a DaemonSet away, which tolerate those of the node controllers.
-
-    Source: kubernetes/kubernetes:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations.
-    """
+    """Return whether a taint keeps new pods with these tolerations away."""
     key = taint.get("key") if isinstance(taint, dict) else None
-    if not isinstance(key, str) or key.startswith("node.kubernetes.io/") or taint.get("effect") != "NoSchedule":
+    if not isinstance(key, str) or taint.get("effect") != "NoSchedule":
         return False
     return not node_selectors.tolerates(tolerations, taint)
 

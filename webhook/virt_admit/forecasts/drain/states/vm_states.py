@@ -31,11 +31,10 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
-from virt_admit.model.kubevirt.settings import configuration, migration_limits
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import node_phases
 
-_TAINT: Final = "kubevirt.io/drain"
 """The default of ``migrations.nodeDrainTaintKey`` (virt-config.go#NodeDrainTaintDefaultKey)."""
 
 
@@ -185,7 +184,8 @@ def _refused_since(vmi: Object, node: str, cluster: Cluster) -> datetime | None:
     """Return since when the eviction of a VMI is refused, on a node that is drained not before that; None: not known."""
     on, eviction = _node(node, cluster), vmi.condition("EvictionRequested")
     taints = on.at("spec", "taints").items() if on is not None else ()
-    asked = [clock.instant(each["timeAdded"].text) for each in taints if each["key"].text == drain_taint(cluster)]
+    key = migration_limits.drain_taint(cluster)
+    asked = [clock.instant(each["timeAdded"].text) for each in taints if each["key"].text == key]
     if on is not None and on.at("spec", "unschedulable").boolean:
         asked.append(node_phases.cordoned_since(on))
     if eviction["status"].text == "True":
@@ -249,14 +249,8 @@ def _node(name: str, cluster: Cluster) -> Object | None:
     return find(cluster, NODE, "", name) if name else None
 
 
-def drain_taint(cluster: Cluster) -> str:
-    """Return the key of the taint that makes KubeVirt evacuate a node."""
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    said = migration_limits.block(found)["nodeDrainTaintKey"].text if found is not None else None
-    return said or _TAINT
-
-
 def _is_tainted(name: str, cluster: Cluster) -> bool:
     node = _node(name, cluster)
     taints = node.at("spec", "taints").items() if node is not None else ()
-    return any(taint["key"].text == drain_taint(cluster) and taint["effect"].text == "NoSchedule" for taint in taints)
+    key = migration_limits.drain_taint(cluster)
+    return any(taint["key"].text == key and taint["effect"].text == "NoSchedule" for taint in taints)

@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
-from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, ordinal
@@ -80,16 +80,9 @@ def _of_flags(case: Case) -> Iterator[str]:
         yield _leftover(case)
     if Flag.TAINTED in found.flags:
         node = case.vmi.at("status", "nodeName").text
-        yield f"it moves because of the taint {vm_states.drain_taint(case.cluster)} on {node}"
+        yield f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
     if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
-        yield _asked_by(case.found.migration)
-
-
-def _asked_by(migration: Object | None) -> str:
-    """Return who asked for a migration that no drain has created."""
-    updated = migration is not None and migrations.AUTOMATIC[1] in migration.annotations
-    name = f"migration {migration.name}" if migration is not None else "its migration"
-    return f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for {name}"
+        yield migrations.asked_by(case.found.migration)
 
 
 def _leftover(case: Case) -> str:

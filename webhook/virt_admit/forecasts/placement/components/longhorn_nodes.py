@@ -54,7 +54,7 @@ _CHECKS: Final[dict[str, _Check]] = {
 """The conditions that are True on a healthy node, those first that any error may come from."""
 
 
-class NodeReport(NamedTuple):
+class LonghornReport(NamedTuple):
     """A condition of Longhorn's Node that explains an error."""
 
     words: str
@@ -62,7 +62,7 @@ class NodeReport(NamedTuple):
     remedy: str
 
 
-def report(node: str, error: str, cluster: Cluster) -> NodeReport | None:
+def report(node: str, error: str, cluster: Cluster) -> LonghornReport | None:
     """Return which condition of a node explains an error; None: it reports none that does.
 
     Longhorn reports multipathd also where its devices are excluded, and packages that few volumes need.
@@ -76,7 +76,7 @@ def report(node: str, error: str, cluster: Cluster) -> NodeReport | None:
         said = cut(found["message"].text or "", _LONGEST) if check.says or not found["reason"].text else ""
         why = ": ".join(filter(None, (found["reason"].text, said)))
         remedy = typed(check.remedy.format(node), about("describe", own, LONGHORN_NODE))  # type: ignore[arg-type]
-        return NodeReport(f"Longhorn reports of {node}: {kind} False{f' ({why})' if why else ''}", remedy)
+        return LonghornReport(f"Longhorn reports of {node}: {kind} False{f' ({why})' if why else ''}", remedy)
     return None
 
 

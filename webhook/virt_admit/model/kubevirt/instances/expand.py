@@ -197,7 +197,9 @@ class ExpandedVmi(NamedTuple):
 
 def expand(obj: Object, cluster: Cluster) -> ExpandedVmi:
     """Return the VMI that KubeVirt will create from an object. Never raises: ``unseen`` has what could not be read."""
-    own, vm_spec = obj.cached(_alone), vms.vm_spec(obj)
+    template, vm_spec = vms.vmi_template(obj), vms.vm_spec(obj)
+    spec = template["spec"]
+    own = ExpandedVmi(obj, template, spec, spec.at("domain", "devices"), vm_spec["dataVolumeTemplates"])
     if not vm_spec["instancetype"].present and not vm_spec["preference"].present:
         return own
     instancetype, instancetype_unseen = _find(obj, vm_spec["instancetype"], _INSTANCETYPE, cluster)
@@ -208,13 +210,6 @@ def expand(obj: Object, cluster: Cluster) -> ExpandedVmi:
         instancetype_unseen=instancetype_unseen,
         preference_unseen=preference_unseen,
     )
-
-
-def _alone(obj: Object) -> ExpandedVmi:
-    """Return the VMI without instance type and preference."""
-    template = vms.vmi_template(obj)
-    spec = template["spec"]
-    return ExpandedVmi(obj, template, spec, spec.at("domain", "devices"), vms.vm_spec(obj)["dataVolumeTemplates"])
 
 
 def architecture(vmi: ExpandedVmi, cluster: Cluster, *, certain: bool = False) -> str | None:

@@ -79,6 +79,13 @@ def is_automatic(migration: Object) -> bool:
     return any(key in migration.annotations for key in AUTOMATIC)
 
 
+def asked_by(migration: Object | None) -> str:
+    """Return who asked for a migration that no drain has created. None: it is not known."""
+    updated = migration is not None and AUTOMATIC[1] in migration.annotations
+    name = f"migration {migration.name}" if migration is not None else "its migration"
+    return f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for {name}"
+
+
 def entered(migration: Object, phase: str) -> str | None:
     """Return when a migration entered a phase (RFC 3339); None: not known."""
     for item in migration.at("status", "phaseTransitionTimestamps").items():

@@ -28,6 +28,8 @@ POST_COPY: Final = "allowPostCopy"
 _UTILITY_TIMEOUT: Final = 150
 """Seconds (pkg/virt-config/virt-config.go#MigrationUtilityVolumesTimeoutSeconds)."""
 
+_DRAIN_TAINT: Final = "kubevirt.io/drain"
+"""The default key of the taint that makes KubeVirt evacuate a node."""
 MIB: Final = 2**20
 
 _DISRUPTION_SINCE: Final = Version(1, 19)
@@ -41,6 +43,13 @@ LONGEST_NAME: Final = 253
 def block(obj: Object) -> Field:
     """Return the block of limits of an object, which in a policy is the spec itself."""
     return obj["spec"] if kinds.of(obj) is MIGRATION_POLICY else setting(obj, Setting.MIGRATIONS)
+
+
+def drain_taint(cluster: Cluster) -> str:
+    """Return the key of the taint that makes KubeVirt evacuate a node."""
+    found = known_or_none(kubevirt, cluster)
+    said = block(found)["nodeDrainTaintKey"].text if found is not None else None
+    return said or _DRAIN_TAINT
 
 
 def timeouts(obj: Object) -> tuple[Field, ...]:
