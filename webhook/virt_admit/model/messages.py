@@ -134,8 +134,8 @@ def sentence(text: str) -> str:
 
 
 def ended(text: str) -> str:
-    """Return the text with a full stop, unless an ellipsis or a full stop ends it."""
-    return text if text.endswith(("…", ".")) else f"{text}."
+    """Return the text with a full stop, unless an ellipsis, a full stop or a command that people copy ends it."""
+    return text if text.endswith(("…", ".")) or command_of(text) else f"{text}."
 
 
 def command_of(remedy: str) -> str:

@@ -30,7 +30,7 @@ from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, versions
-from virt_admit.model.messages import capital, sentence
+from virt_admit.model.messages import sentence
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
@@ -205,7 +205,7 @@ def _failed(name: str, problem: str, pods: Sequence[Object], namespace: str, clu
     broken = broken_pods.first(pods, cluster)
     if broken is None or not broken.why:
         return _State(name, problem, _REPAIR.format(name), (), namespace)
-    return _State(name, f"{problem} ({broken.words})", f"{capital(broken.remedy)}.", (), namespace)
+    return _State(name, f"{problem} ({broken.words})", sentence(broken.remedy), (), namespace)
 
 
 def _endpoints(namespace: str, cluster: Cluster) -> service_endpoints.Backing | None:
