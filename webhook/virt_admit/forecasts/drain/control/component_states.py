@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, sentence
+from virt_admit.model.messages import capital, cut, ended, sentence, shorten
 from virt_admit.model.scheduler import node_selectors
 
 _LABEL: Final = "kubevirt.io"
@@ -96,7 +96,7 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         said = cut(" ".join((condition["message"].text or "").split()), 200)
         see = typed("see its conditions and its operator", about("describe", obj, kind))
         reason = f"{told}{f': {said}' if said else ''}"
-        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), f"{cut(reason, 170)}.")
+        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), ended(shorten(reason, 170)))
         return
     brief = f"{kind.kind} {words} for {clock.duration(age)}: {cause.brief}"
     yield HeldComponent(obj, kind, condition["status"].path, f"{told}: {cause.why}", cause.remedy, cause.nodes, brief)
@@ -143,7 +143,7 @@ def _causes(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[_Cause]:
         where = f" on {node}{f', which {silent},' if silent else ''}" if node else ""
         remedy = typed(f"bring {node} back", kubectl("describe", NODE, node)) if silent else broken.remedy
         why = f"pod {broken.pod.name}{where} is not ready{broken.since}{f': {broken.why}' if broken.why else ''}"
-        yield _Cause(why, remedy, (node,) if node else (), f"{cut(why, 130)}. See virt-admit upgrade.")
+        yield _Cause(why, remedy, (node,) if node else (), f"{ended(shorten(why, 130))} See virt-admit upgrade.")
     elif kind is KUBEVIRT:
         yield from _misscheduled(obj, cluster)
 

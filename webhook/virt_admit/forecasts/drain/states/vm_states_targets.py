@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import clock_words, moment
+from virt_admit.forecasts.drain.states.vm_states_times import clock_words, lasting, moment
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import network_plugins
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
@@ -47,7 +47,7 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
     until = f"; given up at {moment(found.until, clock.now(cluster))}, then repeated" if found.until else ""
-    reason = f"its target pod{_on(found)} has not started since {clock_words(found.since, cluster)}"
+    reason = f"its target pod{_on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
     ruled = _started_late(vmi, replace(found, late=False), pod, reason, until, cluster)
     before = _given_up(vmi, cluster) if ruled.effect is StateEffect.UNKNOWN else 0
