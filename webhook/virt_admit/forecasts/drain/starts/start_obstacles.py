@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.starts import (
     refused_pods,
     rejected_pods,
     unfinished_disks,
+    unfinished_resizes,
     unplaced,
 )
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
@@ -27,6 +28,7 @@ READS: Final[Reads] = union(
     refused_pods.READS,
     faulted_volumes.READS,
     unfinished_disks.READS,
+    unfinished_resizes.READS,
     unplaced.READS,
     evicted_launchers.READS,
 )
@@ -52,6 +54,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     return (
         refused_pods.problem(vmi, cluster)
         or faulted_volumes.problem(vmi, cluster)
+        or unfinished_resizes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
         or rejected_pods.problem(vm, vmi, cluster)
         or _unplaced(vmi, cluster)
