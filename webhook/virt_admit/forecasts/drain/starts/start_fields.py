@@ -220,7 +220,12 @@ READS: Final[Reads] = {
     HCO: (),
     MIGRATION_POLICY: (),
     VM: (
+        "status.conditions.lastTransitionTime",
         "status.conditions.message",
+        "status.conditions.reason",
+        "status.conditions.status",
+        "status.conditions.type",
+        "status.startFailure.consecutiveFailCount",
         "status.volumeUpdateState",
     ),
     SERVICE: (

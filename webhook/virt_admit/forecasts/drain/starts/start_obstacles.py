@@ -6,6 +6,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.starts import (
     evicted_launchers,
+    failed_creations,
     faulted_volumes,
     memory_kills,
     missing_devices,
@@ -30,6 +31,7 @@ READS: Final[Reads] = union(
     unfinished_disks.READS,
     unfinished_resizes.READS,
     unplaced.READS,
+    failed_creations.READS,
     evicted_launchers.READS,
 )
 
@@ -43,6 +45,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
             or _ended_again(vm, cluster)
             or unfinished_disks.problem(vm, cluster)
             or faulted_volumes.problem(vm, cluster)
+            or failed_creations.problem(vm, cluster)
         )
     phase = vmi.at("status", "phase").text
     if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
