@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import clock_words, lasting, moment
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.forecasts.placement.components import network_plugins
+from virt_admit.forecasts.placement.components import network_plugins, unpullable_images
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
@@ -123,6 +123,10 @@ def _started_late(vmi: Object, found: VmState, pod: Object | None, reason: str, 
         waits = _waits_for_migration(vmi, found, pod, cluster)
         if waits is not None:
             return waits._replace(reason=f"{reason}: {waits.reason}{until}")
+        if image := unpullable_images.of_target(pod, vmi, cluster):
+            remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
+            words = f"{reason}: {image.what}. Each retry fails alike{until}"
+            return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
         failed = migrations.failed_in_a_row(vmi, cluster)
         since = clock.instant(failed[0].metadata["creationTimestamp"].text) if failed else None
         return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster, since))
