@@ -8,8 +8,9 @@ in base64; some later ones cannot decode that. Sources: kubevirt/kubevirt:pkg/vi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.drain.states import vm_states_times
@@ -17,9 +18,10 @@ from virt_admit.model.commands import kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, VM
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, expand, vms
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -70,9 +72,30 @@ def _texts(lasts: str) -> tuple[tuple[str, int], ...]:
     return ((f" {lasts}", _LONGEST), ("", _BRIEF))
 
 
+class UndecodableCopy(NamedTuple):
+    """A stored copy of an instance type or preference that is not in the form in which KubeVirt reads it."""
+
+    key: str
+    """``instancetype`` or ``preference``."""
+    path: Path
+    words: str
+    revision: str
+
+
+def _undecodable(vm: Object, cluster: Cluster) -> Iterator[UndecodableCopy]:
+    """Yield the copies that a VM names in ``revisionName`` and whose spec is not a map, as far as they can be read."""
+    for key, word in (("instancetype", "instance type"), ("preference", "preference")):
+        named = vms.vm_spec(vm)[key]
+        revision = named["revisionName"].text or ""
+        found = find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision) if revision else None
+        spec = found.at("data", "spec") if found is not None else None
+        if spec is not None and spec.present and not spec.is_map:
+            yield UndecodableCopy(key, named["revisionName"].path, f"{word} {named['name'].text or '?'}", revision)
+
+
 def _undecoded(vm: Object, lasts: str, error: str, cluster: Cluster) -> Problem | None:
     """Return which stored copy cannot be decoded; None: it is not known which one."""
-    found = next(expand.undecodable(vm, cluster), None)
+    found = next(_undecodable(vm, cluster), None)
     if found is None:
         return None
     namespace = vms.namespace_of(vm)

@@ -23,7 +23,7 @@ _INVALID: Final = "InvalidImageName"
 _FAILED: Final = frozenset((_INVALID, "ErrImagePull", "ImagePullBackOff"))
 _NAMED: Final = re.compile(r'(?:image|tag) "([^"\s]{1,512})"')
 _BARE: Final = re.compile(r"(?:docker\.io/library/)?sha256[@:].+")
-"""A digest in the place of a name: runtimes take it for the repository ``docker.io/library/sha256``."""
+"""A digest in the place of a name: runtimes read it as the repository ``docker.io/library/sha256``."""
 _GONE: Final = re.compile(r"manifest unknown|manifest for \S{1,512} not found|: not found$")
 
 

@@ -28,7 +28,6 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import data_sources, vms
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.lookups import find
 
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference of which it is a copy."""
@@ -288,29 +287,6 @@ def other_copies(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str, str
         made_of = copy.labels.get(REVISION_OF) or copy.at("data", "metadata", "name").text
         if made_of and made_of != name:
             yield named["revisionName"].path, f"{matcher.word} {show(name)}", made_of
-
-
-class UndecodableCopy(NamedTuple):
-    """A stored copy of an instance type or preference that is not in the form in which KubeVirt reads it."""
-
-    key: str
-    """``instancetype`` or ``preference``."""
-    path: Path
-    words: str
-    revision: str
-
-
-def undecodable(obj: Object, cluster: Cluster) -> Iterator[UndecodableCopy]:
-    """Yield the copies that an object names in ``revisionName`` and whose spec is no map, as far as they can be read."""
-    for key, matcher in (("instancetype", _INSTANCETYPE), ("preference", _PREFERENCE)):
-        named = vms.vm_spec(obj)[key]
-        revision = named["revisionName"].text or ""
-        found = find(cluster, CONTROLLER_REVISION, vms.namespace_of(obj), revision) if revision else None
-        spec = found.at("data", "spec") if found is not None else None
-        if spec is not None and spec.present and not spec.is_map:
-            yield UndecodableCopy(
-                key, named["revisionName"].path, f"{matcher.word} {named['name'].text or '?'}", revision
-            )
 
 
 def _used(obj: Object, matcher: _Matcher) -> str:
