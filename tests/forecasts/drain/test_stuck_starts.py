@@ -110,7 +110,7 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
     assert plan.drainable is drainable
     for blocker in plan.pods.blockers:
         assert blocker.now
-        assert "its pod on a has not started since 26 min: Failed to create pod sandbox" in blocker.reason
+        assert "its pod on a has not started for 26 min: Failed to create pod sandbox" in blocker.reason
         assert "kubectl logs kube-multus-ds-7 -n kube-system" in blocker.remedy
 
 

@@ -108,9 +108,13 @@ def starting(mode, *attachments):
 @pytest.mark.parametrize(
     ("mode", "attachment", "says"),
     [
-        ("ReadWriteMany", attached("b", attachError=ERROR), f"volume pv-db of claim db cannot be attached: {ERROR}"),
-        ("ReadWriteMany", attached("b", detachError=ERROR), f"of claim db cannot be detached from b: {ERROR}"),
-        ("ReadWriteOnce", attached("c", detachError=ERROR), f"of claim db cannot be detached from c: {ERROR}"),
+        (
+            "ReadWriteMany",
+            attached("b", attachError=ERROR),
+            "volume pv-db of claim db cannot be attached: volume is locked",
+        ),
+        ("ReadWriteMany", attached("b", detachError=ERROR), "of claim db cannot be detached from b: volume is locked"),
+        ("ReadWriteOnce", attached("c", detachError=ERROR), "of claim db cannot be detached from c: volume is locked"),
         ("ReadWriteMany", attached("c", detachError=ERROR), ""),
         ("ReadWriteMany", attached("c", attachError=ERROR), ""),
         ("ReadWriteMany", attached("b"), ""),

@@ -60,13 +60,21 @@ def shorten(text: str, length: int) -> str:
     """
     if len(text) <= length:
         return text
-    ends = [text.rfind(mark, 0, length + len(mark)) for mark in _ENDS]
-    last = max(ends)
-    return text[:last] if 2 * last >= length else cut_middle(text, length, parts=2)
+    last = max(_ends(_ENDS, text[: length + 2]), default=0)
+    if 2 * last < length:  # what a colon announces is missing then, but what precedes it is true
+        last = max(last, *_ends(_COLON, text[: length + 2]), 0)
+    return text[:last] if 3 * last >= length else cut(text, length)
 
 
-_ENDS: Final = (". ", "; ", ", because ", ", and ", ", but ")
-"""What begins another statement."""
+_ENDS: Final = re.compile(r"[.;] |, (?=(?:because|and|but) )| \(")
+"""What begins another statement, or an explanation."""
+_COLON: Final = re.compile(": ")
+
+
+def _ends(mark: re.Pattern[str], text: str) -> list[int]:
+    """Return where statements of a text end, outside of parentheses."""
+    starts = [found.start() for found in mark.finditer(text)]
+    return [start for start in starts if text.count("(", 0, start) <= text.count(")", 0, start)]
 
 
 def cut_bytes(text: str, size: int) -> str:
@@ -77,22 +85,49 @@ def cut_bytes(text: str, size: int) -> str:
 
 
 def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
-    """Shorten a text in its middle: the begin says what failed, and the end of a program's error says why.
+    """Shorten the error of a program: the begin says what failed, and the end says why.
+
+    Long paths and the frame of a gRPC error go first. What remains is cut between clauses where it has any, so that no part
+    of a clause is read as the whole: "is still attached to node a" never becomes "node a… does not exist".
 
     ``parts``: the begin gets one of so many equal parts.
     """
+    if len(text) <= length:
+        return text
+    calls = list(_CALL.finditer(text))
+    text = _PATH.sub(r"\1/…/\2", text)
+    if calls:  # what was called, then what the last one answers
+        begin, end = _PATH.sub(r"\1/…/\2", text[: calls[0].start()]).rstrip(" :"), text.rindex(calls[-1][0])
+        text = f"{calls[-1][1]}: {text[end + len(calls[-1][0]) :]}"
+        left = length - len(text) - 2
+        if left >= min(len(begin), _SHORTEST_BEGIN):
+            return f"{begin}: {text}" if len(begin) <= left else f"{_whole_clause(_without_part(begin[:left]))}… {text}"
+        return shorten(text, length)
     if len(text) <= length:
         return text
     first = max((length - 1) // parts, 0)
     last = len(text) - (length - 1 - first)
     head, tail = _without_part(text[: first + 1])[:first].rstrip(), _without_part(text[last - 1 :][::-1])[::-1]
     tail = tail[-(len(text) - last) :].lstrip() if last < len(text) else ""
-    spaced = f"{head}… {tail}"
+    begins = [found.end() for found in _CLAUSE.finditer(tail) if 3 * found.end() <= len(tail) and found[0] != ", "]
+    tail = tail[begins[0] :] if begins else tail
+    spaced = f"{_whole_clause(head)}… {tail}"
     return spaced if len(spaced) <= length and head and tail else f"{head}…{tail}"
 
 
 _BORDERS: Final = ' ,:"'
 """What is between words, also in JSON."""
+_CLAUSE: Final = re.compile(r"[:;.] |, ")
+_PATH: Final = re.compile(r"(/[\w.-]{1,64})(?:/[\w.~-]{1,255}){3,40}/([\w.~-]{1,255})")
+"""A path of at least five parts: the first and the last one tell which it is."""
+_CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
+_SHORTEST_BEGIN: Final = 30
+
+
+def _whole_clause(text: str) -> str:
+    """Return the begin of a text up to the end of its last whole clause, unless that leaves less than half of it."""
+    ends = [found.start() for found in _CLAUSE.finditer(text)]
+    return text[: ends[-1]] if ends and 2 * ends[-1] >= len(text) else text
 
 
 def _without_part(text: str, borders: str = " ,") -> str:

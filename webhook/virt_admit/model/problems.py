@@ -100,6 +100,8 @@ class Problem(NamedTuple):
     """None: it is a problem of the object that the caller asked about."""
     command: str = ""
     """What an administrator types, where it is known already. The remedy contains it then, or gets it."""
+    brief: str = ""
+    """The reason in at most about 130 characters, true on its own; empty: its first statements are."""
 
     def about(self, obj: Object) -> Problem:
         """Return the problem with an id: its own, else that of an object."""

@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import parallel_migrations
-from virt_admit.model.messages import count, cut, names
+from virt_admit.model.messages import count, names, shorten
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, one_by_one, pack
 
@@ -156,8 +156,8 @@ def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> L
         return LackOfRoom(f"node for {vmi.full_name}{more}: no other one runs KubeVirt", "Add one first")
     name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
     if all("missing" in cause for cause in why.split("; ")):
-        return LackOfRoom(f"room for {vmi.full_name}{more}: on {name} {cut(why, 80)}", "Free or add room first")
-    return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {cut(why, 80)}", "Remove that cause first")
+        return LackOfRoom(f"room for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", "Free or add room first")
+    return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", "Remove that cause first")
 
 
 def _left(packed: Packing, leaving: Sequence[Leaving]) -> list[Leaving]:

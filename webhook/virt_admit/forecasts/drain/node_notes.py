@@ -205,10 +205,11 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
         asked = clock.since(found.metadata["deletionTimestamp"].text, cluster)
         since = f" for {duration(asked)}" if asked is not None else ""
         name, described = volume_attachments.volume(found), kubectl("describe", VOLUME_ATTACHMENT, found.name)
+        error = cut_middle(volume_attachments.detach_error(found), 200)
         yield (
-            f"Volume {name or found.name} cannot be detached from this node{since}: "
-            f"{cut(volume_attachments.detach_error(found), 200)}. Pods that need it do not start elsewhere, and Cluster API "
-            f"keeps a Machine until it is detached. See the driver's controller, and: {described}"
+            f"Volume {name or found.name} cannot be detached from this node{since}: {error}. "
+            f"Pods that need it do not start elsewhere, and Cluster API keeps a Machine until it is detached. "
+            f"See the driver's controller, and: {described}"
         )
 
 

@@ -15,7 +15,7 @@ from virt_admit.forecasts.placement import candidates, preemption_effects
 from virt_admit.forecasts.placement.candidates import FreshPod, SchedulingTarget
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import names, shorten
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, pack, waits_for_others
 from virt_admit.model.scheduler.pods import Pod
@@ -396,4 +396,4 @@ def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
     if not hosts:
         return ""
     name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
-    return f"on {name} {cut(why, 100)}"
+    return f"on {name} {shorten(why, 100)}"

@@ -71,15 +71,21 @@ _EVENTS: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedMapVolume", "F
 _OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
 _VOLUME: Final = re.compile(r'(?:Attach|Mount|Map)Volume\.\w+ failed for volume "([\w.-]{1,250})"')
 """How the kubelet and the attach controller name a volume with which they fail, which may be a PersistentVolume."""
-_CALL: Final = re.compile(r"rpc error: code = \w+ desc = ")
+_CALL: Final = re.compile(r"rpc error: code = (?:Internal|Unknown) desc = ")
+"""The frame of an error, which says something only if the code does."""
+_FAILED: Final = re.compile(r'(\w+Volume)\.\w+ failed for volume "[\w.-]{1,250}" ?: ')
 _WORDS: Final = 200
+_BRIEF: Final = 80
 _DETACHED: Final = timedelta(minutes=10)
 """kube-controller-manager detaches the volumes of pods that are gone within six minutes."""
 _RECENT: Final = timedelta(minutes=5)
 
 
-def failure(pod: Object, cluster: Cluster) -> str:
-    """Return why a pod does not start, in about 200 characters; empty: nothing says so."""
+def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
+    """Return why a pod does not start, in about 200 characters, or 80 if ``brief``; empty: nothing says so.
+
+    Only what a program says is shortened, never the words around it.
+    """
     said, on = _said(pod, cluster), pod.at("spec", "nodeName").text or ""
     full, missing = address_pools.full_range(said, cluster), missing_objects.of_pod(pod, said, cluster)
     if missing is not None:
@@ -90,9 +96,16 @@ def failure(pod: Object, cluster: Cluster) -> str:
     if unregistered is not None and said.startswith(_BY_KUBELET):
         node, driver = unregistered
         return f"driver {driver} is not registered on {node}{node_drivers.because(driver, node, cluster)}"
-    words = cut_middle(said.rstrip(". "), _WORDS)
+    attachment = attachment_fault(pod, cluster)
+    if attachment is not None and said == attachment.words:
+        error = "" if brief else cut_middle(_CALL.sub("", attachment.error).rstrip(". "), _WORDS)
+        words = f"{attachment.what}: {error}" if error else attachment.what
+    else:
+        words = cut_middle((_FAILED.sub(r"\1: ", said) if brief else said).rstrip(". "), _BRIEF if brief else _WORDS)
     report = _report(said, on, cluster)
-    return f"{words}. {report.words}" if report is not None else words
+    if report is None:
+        return words
+    return report.words if brief else f"{words}. {report.words}"
 
 
 def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
@@ -102,7 +115,7 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
     """
     said = _said(pod, cluster)
     attachment = attachment_fault(pod, cluster)
-    if attachment is not None and attachment.remedy and said == attachment.what:
+    if attachment is not None and attachment.remedy and said == attachment.words:
         return attachment.remedy
     on = pod.at("spec", "nodeName").text or ""
     if full := address_pools.full_range(said, cluster):
@@ -198,7 +211,7 @@ def _said(pod: Object, cluster: Cluster) -> str:
         words = events.last_warning(pod, reason, since, cluster)
         if words and (attachment is None or reason not in _OF_VOLUMES):
             return _CALL.sub("", words)
-    return attachment.what if attachment is not None else ""
+    return attachment.words if attachment is not None else ""
 
 
 def said(pod: Object, cluster: Cluster) -> str:

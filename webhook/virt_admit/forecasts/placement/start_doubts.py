@@ -15,7 +15,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PV, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, node_drivers.READS)
@@ -87,7 +87,7 @@ def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         if driver in drivers and age is not None and age >= _PATIENCE:
             name, error = volume_attachments.volume(found) or found.name, volume_attachments.detach_error(found)
             minutes = int(age.total_seconds() // 60)
-            reason = f"{driver} has not detached volume {name} from {node} for {minutes} min ({cut(error, 120)})"
+            reason = f"{driver} has not detached volume {name} from {node} for {minutes} min ({cut_middle(error, 120)})"
             command = kubectl("describe", VOLUME_ATTACHMENT, found.name)
             return Problem(f"{reason}, so its own volumes may stay there, too", typed("repair the driver", command))
     return None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.model.commands import kubectl
-from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
@@ -24,6 +24,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     node_health.READS,
+    clock.READS,
     {
         VOLUME_ATTACHMENT: (
             "spec.attacher",
@@ -66,8 +67,15 @@ class AttachmentFault(NamedTuple):
     """Why a claim cannot be attached to the node of a pod."""
 
     what: str
+    """A whole sentence. It is never shortened: half of it could say the contrary."""
     remedy: str = ""
     """Empty: what the words name has to be repaired."""
+    error: str = ""
+    """What the driver says, with how it is introduced."""
+
+    @property
+    def words(self) -> str:
+        return f"{self.what}: {self.error}" if self.error else self.what
 
 
 def fault(
@@ -90,7 +98,7 @@ def fault(
         moves = is_of_one_node(found) and not arrived
         for attachment in known:
             here = attachment.at("spec", "nodeName").text == node
-            if (here or moves) and (kept := _kept(attachment, f"volume {name} of claim {claim}", cluster)):
+            if (here or moves) and (kept := _kept(attachment, claim, cluster)):
                 return kept
             if here and (error := _words(attachment, "attachError")):
                 return _not_attached(name, claim, error, cluster)
@@ -99,27 +107,36 @@ def fault(
     return None
 
 
-def _kept(attachment: Object, called: str, cluster: Cluster) -> AttachmentFault | None:
+def _kept(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault | None:
     """Return that a volume does not leave a node: its driver says so, or the node is gone."""
     node, error = attachment.at("spec", "nodeName").text or "?", detach_error(attachment)
     gone = _is_gone(node, cluster)
     if not error and not (gone and _is_attached(attachment)):
         return None
     if not gone:
-        return AttachmentFault(f"{called} cannot be detached from {node}: {error}")
+        what = f"volume {volume(attachment)} of claim {claim} cannot be detached from {node}"
+        return AttachmentFault(what, error=error)
     command, driver = kubectl("edit", VOLUME_ATTACHMENT, attachment.name), attachment.at("spec", "attacher").text or "?"
     return AttachmentFault(
-        f"{called} is still attached to {node}, which does not exist{f': {error}' if error else ''}",
+        f"claim {claim} is still attached to {node}, which does not exist",
         f"check the controller of driver {driver}, which has to detach it. As a decision, once the machine of {node} is "
         f"confirmed to be gone, remove the finalizers of its VolumeAttachment: {command}",
+        f"its VolumeAttachment is in deletion{_duration(attachment, cluster)}, but the detach fails: {error}"
+        if error
+        else "",
     )
+
+
+def _duration(attachment: Object, cluster: Cluster) -> str:
+    age = clock.since(attachment.metadata["deletionTimestamp"].text, cluster)
+    return f" for {clock.duration(age)}" if age is not None else ""
 
 
 def _not_attached(name: str, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
     """Return why a volume cannot be attached: the pod that registers its driver is named, if the driver is missing."""
     named = node_drivers.named_by(error)
     if named is None:
-        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached: {error}")
+        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error)
     node, driver = named
     because = node_drivers.because(driver, node, cluster)
     what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"

@@ -7,9 +7,9 @@ node, no pool and no VM is the cause, and the update does not go on by itself.
 """
 
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import ended
+from virt_admit.model.messages import cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
-from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, cut, rule, union
+from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, rule, union
 
 _LONGEST = 160
 
@@ -31,7 +31,7 @@ def check(version: Object, context: Context) -> Findings:
         why = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
         yield Finding(
             version.at("spec", "desiredUpdate").path,
-            f"{ended(cut(why, _LONGEST))} virt-admit upgrade has the remedy.",
+            f"{ended(cut_middle(why, _LONGEST))} virt-admit upgrade has the remedy.",
             value=version.name,
             problem=stop.id,
             command=shell("virt-admit", "upgrade"),  # its remedies say what to check before

@@ -8,7 +8,7 @@ Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps 
 """
 
 from virt_admit.forecasts.drain import vm_outcomes
-from virt_admit.forecasts.drain.states import vm_states_failures
+from virt_admit.forecasts.drain.states import launcher_changes, vm_states_failures
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
 from virt_admit.model.commands import shell
@@ -68,6 +68,9 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     if problem is not None:
         return f"{problem.reason}; {problem.remedy}"
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
+    if launcher_changes.of_cpu(vmi, context.cluster):
+        fails = launcher_changes.words(vmi, context.cluster)
+        return f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 90)}. Restart the VM."
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
         remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])

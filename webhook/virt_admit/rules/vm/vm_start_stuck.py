@@ -17,6 +17,7 @@ from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import down_vms, migrations, vms
+from virt_admit.model.problems import Problem
 from virt_admit.rule import (
     VM,
     VMI,
@@ -26,8 +27,6 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
-    ProblemCause,
-    cut,
     problem_of,
     rule,
 )
@@ -73,17 +72,25 @@ def check(vm: Object, context: Context) -> Findings:
         return
     field = _field(vm, dict(stuck_starts.unfinished_copies(vm)))
     room = messages.room(field.path, check.id)
-    remedy = cut(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
-    most = room - len(remedy) - len("the VM should run: . .")
-    begins = stuck.cause == ProblemCause.VOLUMES_DIFFER  # what KubeVirt asks for is named first, else the cause last
-    reason = (cut if begins else messages.shorten)(stuck.reason, most)
     yield Finding(
         field.path,
-        f"the VM should run: {messages.ended(reason)} {messages.sentence(remedy)}",
+        _message(stuck, room),
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
         command=messages.command_of(stuck.remedy),
     )
+
+
+def _message(stuck: Problem, room: int) -> str:
+    """Return the cause and the first way out. The cause is whole if it can be: half a sentence may say the contrary."""
+    first = messages.shorten(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
+    remedies, reasons = (first, first.partition(" by ")[0]), (stuck.reason, stuck.brief or stuck.reason)
+    for remedy, reason in ((remedy, reason) for remedy in remedies for reason in reasons):
+        text = f"the VM should run: {messages.ended(reason)} {messages.sentence(remedy)}"
+        if len(text) <= room:
+            return text
+    reason = messages.shorten(reasons[-1], room - len(remedies[-1]) - len("the VM should run: . ."))
+    return f"the VM should run: {messages.ended(reason)} {messages.sentence(remedies[-1])}"
 
 
 def _field(vm: Object, former: Mapping[str, str]) -> Field:

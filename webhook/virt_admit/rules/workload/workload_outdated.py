@@ -9,10 +9,12 @@ each VM. Only ``scan`` and ``check`` report this.
 """
 
 from collections import Counter
+from collections.abc import Collection
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
-from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.drain.workload_updates import Reach, Update
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.rule import KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, count, rule
 
 MOVING, REFUSING, FAILING, UNKNOWN = "migrating", "refusing eviction", "failing to migrate", "undetermined"
@@ -60,7 +62,12 @@ def _reasons(methods: frozenset[str], cluster: Cluster) -> Counter[str]:
     never = REFUSING if workload_updates.EVICT in methods else "not migratable"
     moving = {vmi.full_name for vmi in workload_updates.moving(cluster)}
     reaches = (workload_updates.update(vmi, methods, cluster) for vmi in workload_updates.outdated(cluster))
-    return Counter(
-        MOVING if each.reach is Reach.MIGRATED and each.vmi.full_name in moving else WHY.get(each.reach, never)
-        for each in reaches
-    )
+    return Counter(_reason(each, moving, cluster) or never for each in reaches)
+
+
+def _reason(update: Update, moving: Collection[str], cluster: Cluster) -> str:
+    """Return why a VM still runs the old launcher; empty: no method of the update reaches it."""
+    if update.reach is Reach.MIGRATED and update.vmi.full_name in moving:
+        return MOVING
+    tried = update.reach is Reach.MIGRATED and migrations.failed_in_a_row(update.vmi, cluster)
+    return FAILING if tried else WHY.get(update.reach, "")

@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, sentence
+from virt_admit.model.messages import capital, cut, ended, sentence, shorten
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import controller_taints, node_selectors
 
@@ -101,8 +101,8 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         said = cut(" ".join((condition["message"].text or "").split()), 200)
         see = typed("see its conditions and its operator", about("describe", obj, kind))
         reason = f"{told}{f': {said}' if said else ''}"
-        own = problem_of(ProblemCause.COMPONENT, obj)
-        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), f"{cut(reason, 170)}.", own)
+        brief, own = ended(shorten(reason, 170)), problem_of(ProblemCause.COMPONENT, obj)
+        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), brief, own)
         return
     brief = f"{kind.kind} {words} for {clock.duration(age)}: {cause.brief}"
     lost = cause.silent
@@ -156,7 +156,8 @@ def _causes(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[_Cause]:
         since = "" if silent else broken.since
         why = f"pod {broken.pod.name}{where} is not ready{since}{f': {broken.why}' if broken.why else ''}"
         lost = find(cluster, NODE, "", node) if silent else None
-        yield _Cause(why, remedy, (node,) if node else (), f"{cut(why, 130)}. See virt-admit upgrade.", lost)
+        brief = f"{ended(shorten(why, 130))} See virt-admit upgrade."
+        yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
         yield from _misscheduled(obj, cluster)
 

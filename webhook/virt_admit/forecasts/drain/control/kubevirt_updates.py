@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.kinds import DAEMON_SET, KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, sentence
+from virt_admit.model.messages import capital, cut, ended, sentence, shorten
 
 _HANDLER: Final = "virt-handler"
 _UNDER_WAY: Final = "UpdateInProgress"
@@ -93,7 +93,7 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         pod = virt_handlers.pod(cluster, name)
         command = about("describe", pod, POD) if pod is not None else kubectl("describe", NODE, name)
         more = f" (and {len(sick) - 1} more)" if len(sick) > 1 else ""
-        brief = f"{cut(update, 80)}: {cut(why, 80)}. Repair it."
+        brief = f"{cut(update, 80)}: {ended(shorten(why, 80))} Repair it."
         yield HeldUpdate(kubevirt, f"{update}, and {why}{more}", typed("repair it", command), tuple(sick), brief)
 
 

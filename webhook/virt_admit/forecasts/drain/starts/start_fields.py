@@ -171,7 +171,14 @@ READS: Final[Reads] = {
         "spec.accessModes",
         "spec.resources.requests.storage",
         "spec.storageClassName",
+        "spec.volumeMode",
         "spec.volumeName",
+        "status.allocatedResourceStatuses.storage",
+        "status.capacity.storage",
+        "status.conditions.lastTransitionTime",
+        "status.conditions.message",
+        "status.conditions.status",
+        "status.conditions.type",
         "status.phase",
     ),
     PV: (
@@ -214,7 +221,12 @@ READS: Final[Reads] = {
     HCO: (),
     MIGRATION_POLICY: (),
     VM: (
+        "status.conditions.lastTransitionTime",
         "status.conditions.message",
+        "status.conditions.reason",
+        "status.conditions.status",
+        "status.conditions.type",
+        "status.startFailure.consecutiveFailCount",
         "status.volumeUpdateState",
     ),
     SERVICE: (

@@ -6,6 +6,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.starts import (
     evicted_launchers,
+    failed_creations,
     faulted_volumes,
     hotplug_phases,
     memory_kills,
@@ -13,6 +14,7 @@ from virt_admit.forecasts.drain.starts import (
     refused_pods,
     rejected_pods,
     unfinished_disks,
+    unfinished_resizes,
     unplaced,
 )
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
@@ -28,7 +30,9 @@ READS: Final[Reads] = union(
     refused_pods.READS,
     faulted_volumes.READS,
     unfinished_disks.READS,
+    unfinished_resizes.READS,
     unplaced.READS,
+    failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
 )
@@ -43,6 +47,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
             or _ended_again(vm, cluster)
             or unfinished_disks.problem(vm, cluster)
             or faulted_volumes.problem(vm, cluster)
+            or failed_creations.problem(vm, cluster)
         )
     phase = vmi.at("status", "phase").text
     if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
@@ -54,6 +59,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     return (
         refused_pods.problem(vmi, cluster)
         or faulted_volumes.problem(vmi, cluster)
+        or unfinished_resizes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
         or rejected_pods.problem(vm, vmi, cluster)
         or _unplaced(vmi, cluster)

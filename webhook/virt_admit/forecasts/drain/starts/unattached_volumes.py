@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
@@ -42,7 +42,7 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     if found := _out_of_reach(vmi, volume, claim, node, cluster):
         return found._replace(reason=f"{waits}, because {found.reason}")
     said = pod.condition("PodScheduled")["message"].text if not pod.at("spec", "nodeName").text else ""
-    why = f"kube-scheduler says {cut(said, _LONGEST)}" if said else pod_starts.failure(pod, cluster)
+    why = f"kube-scheduler says {shorten(said, _LONGEST)}" if said else pod_starts.failure(pod, cluster)
     if not why:
         return None
     return Problem(

@@ -30,7 +30,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, cut_middle
+from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import amount, show
 
@@ -137,7 +137,8 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
         if claim is not None and claim.at("status", "phase").text == "Pending":
             pending = _pending(claim, work, cluster)
             if pending is not None:
-                return pending._replace(reason=f"{begin}: claim {name} is Pending: {pending.reason}")
+                waits = f"claim {name} is Pending: {pending.reason}"
+                return pending._replace(reason=f"{begin}: {waits}", brief=waits)
     for pod in work.pods:
         if why := _failure(pod, cluster):
             logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
@@ -161,7 +162,7 @@ def _warned(disk: Object, work: _Worker, cluster: Cluster) -> str:
     for each in filter(None, (disk, claim)):
         for reason in _WARNINGS:
             if said := events.last_warning(each, reason, since, cluster):
-                return cut(f"{reason}: {said}", _LONGEST)
+                return f"{reason}: {cut_middle(said, _LONGEST)}"
     return ""
 
 
@@ -200,7 +201,7 @@ def _failure(pod: Object, cluster: Cluster) -> str:
 def _unschedulable(pods: Iterable[Object]) -> str:
     placed = (pod.condition("PodScheduled") for pod in pods if not pod.at("spec", "nodeName").text)
     said = next((each["message"].text or "" for each in placed if each["status"].text == "False"), "")
-    return f"kube-scheduler finds no node for it: {cut(said, _LONGEST)}" if said else ""
+    return f"kube-scheduler finds no node for it: {shorten(said, _LONGEST)}" if said else ""
 
 
 # --- a claim that is Pending ---------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ def _pending(claim: Object, work: _Worker, cluster: Cluster) -> Problem | None:
     said = events.last_warning(claim, "ProvisioningFailed", None, cluster)
     if said:
         repair = f"repair the provisioner {found['provisioner'].text} or class {name}"
-        return _problem(cut(said, _LONGEST), repair, described)
+        return _problem(cut_middle(said, _LONGEST), repair, described)
     unscheduled = _unschedulable(work.pods)
     return _problem(unscheduled, "remove what keeps its pod off the nodes", described) if unscheduled else None
 

@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 FIRST_START: Final = frozenset(("PendingPopulation", "WaitForFirstConsumer"))
@@ -100,7 +100,7 @@ def words(vm: Object, volume: str, cluster: Cluster) -> str:
     part = f", {progress}" if progress and progress.endswith("%") else ""
     said = (disk.condition(kind)["message"].text for kind in ("Running", "Bound", "Ready"))
     why = next(filter(None, said), "")
-    return f"its disk {volume} is not filled yet ({phase}{part}{f': {cut(why, _LONGEST)}' if why else ''})"
+    return f"its disk {volume} is not filled yet ({phase}{part}{f': {cut_middle(why, _LONGEST)}' if why else ''})"
 
 
 def _stop(copied: CopySource) -> str:

@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import cut, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -37,6 +37,8 @@ READS: Final[Reads] = union(
 
 _POD_LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 200
+_BRIEF: Final = 80
+_BRIEF_TEXT: Final = 130
 _FORMER: Final = "name the former claims again"
 
 
@@ -119,18 +121,21 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     if not why:
         return None
     on = pod.at("spec", "nodeName").text
-    since = vm_states_times.clock_words(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
-    reason = f"its pod{f' on {on}' if on else ''} has not started since {since}: {why}"
+    lasts = vm_states_times.lasting(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
+    begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
     words, command, rest = pod_starts.remedy(pod, cluster).partition(": kubectl ")
     again = f"; to run it before that, cordon {on}, then stop and start the VM" if elsewhere(vmi, cluster) else ""
-    return Problem(reason, f"{words}{again}{command}{rest}", ProblemCause.NOT_REPORTED)
+    cause = pod_starts.failure(pod, cluster, brief=True)
+    brief = f"{begin}: {cause}" if len(begin) + len(cause) < _BRIEF_TEXT else cause
+    remedy = f"{words}{again}{command}{rest}"
+    return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:
     """Return why virt-handler does not start or report the guest."""
     if said := unsynchronized(vmi):
-        reason = f"{synchronizer(vmi)}: {cut(said, _LONGEST)}"
-        return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED)
+        reason, brief = (f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF))
+        return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED, brief=brief)
     entered = clock.instant(migrations.entered(vmi, "Scheduled"))
     handed_over = vmi.at("status", "phase").text == "Scheduled"
     if not handed_over or not vm_states_times.is_older(entered, LAUNCHER_TIMEOUT, cluster):

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states import (
+    launcher_changes,
     lost_launchers,
     vm_states_migrating,
     vm_states_motion,
@@ -46,6 +47,7 @@ READS: Final = union(
     migrations.READS,
     migration_timeouts.READS,
     expand.STRATEGY_READS,
+    launcher_changes.READS,
     {
         VMI: ("metadata.uid", "metadata.creationTimestamp", "status"),
         VMIM: (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.states import launcher_changes, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import kubectl
@@ -30,8 +30,11 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
     if impossible and found.target not in (set(target.placement.candidates) | {found.target or "-"}) - set(impossible):
         open_nodes = set(target.placement.candidates) | set(target.placement.undetermined)
         tries = sum(each.kind is FailureClass.PAIR for each in migration_failures.in_a_row(vmi, cluster))
-        everywhere = len(impossible) == 1 or of_devices(vmi, cluster)
+        launcher = launcher_changes.of_cpu(vmi, cluster)
+        everywhere = len(impossible) == 1 or launcher or of_devices(vmi, cluster)
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and everywhere):
+            if launcher:
+                return _since_update(vmi, impossible, cluster)
             untried = sorted(open_nodes - set(impossible)) if not of_devices(vmi, cluster) else []
             where = f"on each node tried so far, not yet {names(untried)}" if untried else "on every node"
             reason = f"migrations fail {where}: {_pairs(impossible)}"
@@ -48,6 +51,15 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
         return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
     return None
+
+
+def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> Ruling:
+    """Return that migrations fail since the launcher was updated, on nodes that have the same CPU."""
+    said = cut_middle("; ".join(dict.fromkeys(impossible.values())), 200)
+    reason = (
+        f"since the update of KubeVirt each migration {launcher_changes.words(vmi, cluster)} fails, on any node: {said}"
+    )
+    return Ruling(StateEffect.BLOCKS, reason, CPU_LAUNCHER_REMEDY, ProblemCause.MIGRATION_FAILS)
 
 
 def _why(vmi: Object, settings: MigrationSettings | None, limit: int | None) -> str:
@@ -77,6 +89,7 @@ _DEVICE_REMEDY: Final = (
     f"{RESTART_REMEDY}, and give all nodes the same kernel and firmware if its migrations fail again"
 )
 _LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
+CPU_LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY} when that suits: its CPU settings can stay, and no retry helps"
 LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge, or lower its load"
 CONVERGING_REMEDY: Final = "give migrations more bandwidth, or lower its load"
 POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
@@ -98,7 +111,7 @@ def _device_remedy(vmi: Object) -> str:
 
 def is_of_launcher(vmi: Object, cluster: Cluster) -> bool:
     """Whether the migrations of a VMI fail because its virt-launcher is older than KubeVirt, so that a restart helps."""
-    return vmis.OUTDATED in vmi.labels and of_devices(vmi, cluster)
+    return vmis.OUTDATED in vmi.labels and (of_devices(vmi, cluster) or launcher_changes.of_cpu(vmi, cluster))
 
 
 def of_devices(vmi: Object, cluster: Cluster) -> bool:
@@ -205,9 +218,12 @@ def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) 
     impossible = migration_failures.impossible_targets(vmi, cluster)
     if not impossible:
         return target
+    launcher = launcher_changes.of_cpu(vmi, cluster)
     judged = {
         **target.placement.judged,
-        **{node: f"its migration failed: {pair_words(text)}" for node, text in impossible.items()},
+        **{
+            node: f"its migration failed: {text if launcher else pair_words(text)}" for node, text in impossible.items()
+        },
     }
     return target._replace(placement=replace(target.placement, judged=judged))
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import clock_words, moment
+from virt_admit.forecasts.drain.states.vm_states_times import clock_words, lasting, moment
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.forecasts.placement.components import network_plugins
+from virt_admit.forecasts.placement.components import network_plugins, unpullable_images
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
@@ -47,7 +47,7 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
     until = f"; given up at {moment(found.until, clock.now(cluster))}, then repeated" if found.until else ""
-    reason = f"its target pod{_on(found)} has not started since {clock_words(found.since, cluster)}"
+    reason = f"its target pod{_on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
     ruled = _started_late(vmi, replace(found, late=False), pod, reason, until, cluster)
     before = _given_up(vmi, cluster) if ruled.effect is StateEffect.UNKNOWN else 0
@@ -123,6 +123,10 @@ def _started_late(vmi: Object, found: VmState, pod: Object | None, reason: str, 
         waits = _waits_for_migration(vmi, found, pod, cluster)
         if waits is not None:
             return waits._replace(reason=f"{reason}: {waits.reason}{until}")
+        if image := unpullable_images.of_target(pod, vmi, cluster):
+            remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
+            words = f"{reason}: {image.what}. Each retry fails alike{until}"
+            return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
         failed = migrations.failed_in_a_row(vmi, cluster)
         since = clock.instant(failed[0].metadata["creationTimestamp"].text) if failed else None
         return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster, since))

@@ -180,6 +180,14 @@ def is_of_pair(text: str) -> bool:
     return _PAIR.search(text) is not None or is_of_devices(text)
 
 
+def is_of_cpu(text: str) -> bool:
+    """Whether a reason says that the target would give the guest other CPU features than it has."""
+    return _CPU_FEATURES in text
+
+
+_CPU_FEATURES: Final = "guest CPU doesn't match specification"
+
+
 def is_of_devices(text: str) -> bool:
     """Whether a reason says that QEMU on the target can never take the devices of the guest, as it was started."""
     return _DEVICE_STATE.search(text) is not None

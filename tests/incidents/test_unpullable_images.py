@@ -1,0 +1,72 @@
+"""Target pods whose image no kubelet can pull: each retry fails alike, unless the registry is away for a while."""
+
+import pytest
+
+from .machines import draining, event, find, migration, target_pod
+
+DIGEST = "sha256:" + "4a0c3f95" * 8
+VM_IMAGE = "quay.io/disks/fedora:latest"
+BY_DIGEST = f"quay.io/disks/fedora@{DIGEST}"
+
+
+def pulling(image, reason="ImagePullBackOff", error="", container="volumedisk"):
+    items = draining((1, 8))
+    disk = {"name": "disk", "containerDisk": {"image": VM_IMAGE}}
+    find(items, "VirtualMachineInstance", "web")["spec"]["volumes"].append(disk)
+    move = migration("web", {"Pending": 580, "Scheduling": 575})
+    items.append(move)
+    text = (
+        f'Failed to apply default image tag "{image}"' if reason == "InvalidImageName" else f'pulling image "{image}"'
+    )
+    waiting = {"waiting": {"reason": reason, "message": text}}
+    pod = target_pod(items, "web", "w2", move, 575, ready=False, waiting=waiting)
+    pod["status"]["containerStatuses"][0] |= {"name": container, "image": image}
+    if error:
+        items.append(
+            event(
+                pod, "Failed", f'Failed to pull image "{image}": rpc error: code = NotFound desc = {error}', "kubelet"
+            )
+        )
+    return items
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (
+            pulling(f"sha256@{DIGEST}"),
+            "KubeVirt asks for image sha256@sha256:4a0c3f95…, which is not a valid name of an image",
+        ),
+        (
+            pulling("quay.io/Disks:a:b", "InvalidImageName"),
+            "image quay.io/Disks:a:b, which is not a valid name of an image",
+        ),
+        (pulling(BY_DIGEST, error=f"failed to resolve {BY_DIGEST}: not found"), "is no longer in its registry"),
+        (pulling(BY_DIGEST, error="manifest unknown"), "is no longer in its registry"),
+    ],
+)
+def test_a_pull_that_fails_each_time_blocks(ask, items, says):
+    told = ask(items, "drain", "w1")
+    assert "blocks the drain" in told
+    assert says in told
+    assert "Each retry fails alike" in told
+    assert "restart the VM, whose new pod takes the image that the VM names" in told
+    assert "virtctl restart web -n vms" in told
+    assert "A drain of w1 does not end." in told
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        pulling(BY_DIGEST),
+        pulling(BY_DIGEST, error="dial tcp 10.0.0.1:443: connect: connection refused"),
+        pulling(BY_DIGEST, error="toomanyrequests: rate limit"),
+        pulling(VM_IMAGE, error="not found"),
+        pulling("quay.io/kubevirt/virt-launcher:v1.8.0", container="compute"),
+    ],
+)
+def test_a_pull_that_may_succeed_is_not_determined(ask, items):
+    told = ask(items, "drain", "w1")
+    assert "blocks the drain" not in told
+    assert "Each retry fails alike" not in told
+    assert "It cannot be determined whether a drain of w1 ends." in told

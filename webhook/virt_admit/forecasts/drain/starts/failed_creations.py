@@ -1,0 +1,113 @@
+"""VMs for which KubeVirt cannot create a VMI, as their condition ``Failure`` says, with the cause that is known.
+
+KubeVirt keeps a copy of an instance type and a preference in a ControllerRevision. Releases before 0.58 stored the spec alone,
+in base64; some later ones cannot decode that. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#startVMI
+#processFailureCondition; issues kubevirt/kubevirt#9261, #9584.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.starts import exceeded_quotas
+from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.model.commands import kubectl, merge_patch, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, VM
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.instances import down_vms, expand, vms
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = union(
+    clock.READS,
+    expand.READS,
+    {
+        VM: (
+            "status.conditions.lastTransitionTime",
+            "status.conditions.message",
+            "status.conditions.reason",
+            "status.startFailure.consecutiveFailCount",
+            *CONDITIONS,
+        )
+    },
+)
+
+_PATIENCE: Final = timedelta(minutes=5)
+_BEGIN: Final = re.compile(r"^(?:Failure while starting VMI|Error creating virtual machine instance): ")
+_DUMP: Final = re.compile(r" in '[{\[].{0,4000}[}\]]'")
+"""The object that could not be decoded."""
+_DECODE: Final = "failed to decode object in ControllerRevision: "
+_LONGEST, _BRIEF = 200, 90
+
+
+def problem(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return why KubeVirt creates no VMI for a VM that should run, and what ends it; None: nothing says so."""
+    failed = vm.condition("Failure")
+    age = clock.since(failed["lastTransitionTime"].text, cluster)
+    fails = failed["status"].text == "True" and failed["reason"].text == "FailedCreate" and bool(failed["message"].text)
+    again = vm.at("status", "startFailure", "consecutiveFailCount").integer
+    if not fails or again or not down_vms.should_run(vm) or (age is not None and age < _PATIENCE):
+        return None
+    lasts = vm_states_times.lasting(clock.instant(failed["lastTransitionTime"].text), cluster)
+    said = _DUMP.sub("", _BEGIN.sub("", " ".join((failed["message"].text or "").split())))
+    if exceeded := exceeded_quotas.of(said, vms.namespace_of(vm)):
+        return Problem(f"KubeVirt cannot create its VMI: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
+    if _DECODE in said and (undecoded := _undecoded(vm, lasts, said.partition(_DECODE)[2], cluster)):
+        return undecoded
+    described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
+    reason, brief = (
+        f"KubeVirt cannot create its VMI{since}: {cut_middle(said, most)}" for since, most in _texts(lasts)
+    )
+    return Problem(reason, typed("remove that cause", described), ProblemCause.NOT_REPORTED, brief=brief)
+
+
+def _texts(lasts: str) -> tuple[tuple[str, int], ...]:
+    return ((f" {lasts}", _LONGEST), ("", _BRIEF))
+
+
+class UndecodableCopy(NamedTuple):
+    """A stored copy of an instance type or preference that is not in the form in which KubeVirt reads it."""
+
+    key: str
+    """``instancetype`` or ``preference``."""
+    path: Path
+    words: str
+    revision: str
+
+
+def _undecodable(vm: Object, cluster: Cluster) -> Iterator[UndecodableCopy]:
+    """Yield the copies that a VM names in ``revisionName`` and whose spec is not a map, as far as they can be read."""
+    for key, word in (("instancetype", "instance type"), ("preference", "preference")):
+        named = vms.vm_spec(vm)[key]
+        revision = named["revisionName"].text or ""
+        found = find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision) if revision else None
+        spec = found.at("data", "spec") if found is not None else None
+        if spec is not None and spec.present and not spec.is_map:
+            yield UndecodableCopy(key, named["revisionName"].path, f"{word} {named['name'].text or '?'}", revision)
+
+
+def _undecoded(vm: Object, lasts: str, error: str, cluster: Cluster) -> Problem | None:
+    """Return which stored copy cannot be decoded; None: it is not known which one."""
+    found = next(_undecodable(vm, cluster), None)
+    if found is None:
+        return None
+    namespace = vms.namespace_of(vm)
+    brief = f"ControllerRevision {found.revision} cannot be decoded: {cut_middle(error, _BRIEF)}"
+    reason = (
+        f"KubeVirt cannot create its VMI {lasts}: ControllerRevision {namespace}/{found.revision}, its copy of {found.words} "
+        f"in {found.path}, cannot be decoded: {cut_middle(error, _LONGEST)}"
+    )
+    delete = kubectl("delete", CONTROLLER_REVISION, found.revision, namespace)
+    remedy = (
+        f"remove {found.path} and this ControllerRevision ({delete}), so that KubeVirt stores {found.words} as it is now and "
+        "starts the VM"
+    )
+    command = merge_patch(VM, vm.name, namespace, {"spec": {found.key: {"revisionName": None}}})
+    return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED, brief=brief)
