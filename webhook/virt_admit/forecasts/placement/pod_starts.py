@@ -95,7 +95,10 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
     unregistered = node_drivers.named_by(said, on)
     if unregistered is not None and said.startswith(_BY_KUBELET):
         node, driver = unregistered
-        return f"driver {driver} is not registered on {node}{node_drivers.because(driver, node, cluster)}"
+        why = node_drivers.because(driver, node, cluster)
+        if brief and why:
+            return f"{node} lacks driver {driver}: {why.strip(' ()').removeprefix('no pod there: ')}"
+        return f"driver {driver} is not registered on {node}{why}"
     attachment = attachment_fault(pod, cluster)
     if attachment is not None and said == attachment.words:
         error = "" if brief else cut_middle(_CALL.sub("", attachment.error).rstrip(". "), _WORDS)

@@ -31,7 +31,7 @@ def check(version: Object, context: Context) -> Findings:
         why = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
         yield Finding(
             version.at("spec", "desiredUpdate").path,
-            f"{ended(cut_middle(why, _LONGEST))} virt-admit upgrade has the remedy.",
+            f"{ended(cut_middle(why, _LONGEST, parts=2))} virt-admit upgrade has the remedy.",
             value=version.name,
             problem=stop.id,
             command=shell("virt-admit", "upgrade"),  # its remedies say what to check before
