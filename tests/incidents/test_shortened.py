@@ -75,3 +75,15 @@ def test_a_claim_that_is_pending_is_named_with_its_cause(ask):
     said = warning(ask(plain((1, 6)) + items, "scan"))
     assert f"claim {name} is Pending: class local-storage has no provisioner" in said
     assert "…" not in said
+
+
+def test_the_volume_of_scratch_space_has_to_be_next_to_the_disk(ask):
+    items = importing("disk", "ImportInProgress")
+    static = obj("StorageClass", "storage.k8s.io/v1", "local-storage", provisioner="kubernetes.io/no-provisioner")
+    volume = find(items, "PersistentVolume", find(items, "PersistentVolumeClaim", "disk")["spec"]["volumeName"])
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["w3"]}
+    volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}
+    known = [each for each in plain((1, 6)) if each["kind"] != "StorageClass"]
+
+    told = ask(known + items + [pending("disk-scratch", "local-storage"), static], "explain", "vm/disk", "-n", "vms")
+    assert "create a PersistentVolume of 10Gi of class local-storage on node w3; or create a class that has a" in told

@@ -29,9 +29,11 @@ def check(version: Object, context: Context) -> Findings:
     stop = cluster_updates.release(context.cluster).stop
     if stop is not None and version.name == cluster_updates.NAME:
         why = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
+        begin, colon, said = why.partition(": ")
+        text = f"{begin}{colon}{cut_middle(said, max(_LONGEST - len(begin), 60))}"
         yield Finding(
             version.at("spec", "desiredUpdate").path,
-            f"{ended(cut_middle(why, _LONGEST, parts=2))} virt-admit upgrade has the remedy.",
+            f"{ended(text)} virt-admit upgrade has the remedy.",
             value=version.name,
             problem=stop.id,
             command=shell("virt-admit", "upgrade"),  # its remedies say what to check before

@@ -8,6 +8,7 @@ or for virt-handler. The VM looks as if it were starting.
 data. Do not start the VM with the copy, and do not remove ``updateVolumesStrategy`` before that.
 """
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -85,12 +86,15 @@ def _message(stuck: Problem, room: int) -> str:
     """Return the cause and the first way out. The cause is whole if it can be: half a sentence may say the contrary."""
     first = messages.shorten(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
     remedies, reasons = (first, first.partition(" by ")[0]), (stuck.reason, stuck.brief or stuck.reason)
-    for remedy, reason in ((remedy, reason) for remedy in remedies for reason in reasons):
-        text = f"the VM should run: {messages.ended(reason)} {messages.sentence(remedy)}"
+    for begin, remedy, reason in itertools.product(_BEGINS, remedies, reasons):
+        text = f"{begin}{messages.ended(reason)} {messages.sentence(remedy)}"
         if len(text) <= room:
             return text
-    reason = messages.shorten(reasons[-1], room - len(remedies[-1]) - len("the VM should run: . ."))
-    return f"the VM should run: {messages.ended(reason)} {messages.sentence(remedies[-1])}"
+    reason = messages.shorten(reasons[-1], room - len(remedies[-1]) - len(f"{_BEGINS[0]}. ."))
+    return f"{_BEGINS[0]}{messages.ended(reason)} {messages.sentence(remedies[-1])}"
+
+
+_BEGINS: Final = ("the VM should run: ", "cannot start: ")
 
 
 def _field(vm: Object, former: Mapping[str, str]) -> Field:

@@ -32,6 +32,7 @@ from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.resources import amount, show
 
 _CONDITIONS: Final = (*CONDITIONS, "status.conditions.reason", "status.conditions.message")
@@ -220,13 +221,13 @@ def _pending(claim: Object, work: _Worker, cluster: Cluster) -> Problem | None:
         if default or unlisted(cluster, STORAGE_CLASS):
             return None
         why = "it names no class, and no class is the default" if name is None else _free(claim, cluster)
-        return _another(claim, why, cluster) if why else None
+        return _another(claim, why, work, cluster) if why else None
     found = cluster.get(STORAGE_CLASS, "", name)
     if found is None:
-        return _another(claim, f"storage class {name} does not exist", cluster)
+        return _another(claim, f"storage class {name} does not exist", work, cluster)
     if found["provisioner"].text == _STATIC:
         why = _free(claim, cluster)
-        return _another(claim, why, cluster) if why else None
+        return _another(claim, why, work, cluster) if why else None
     said = events.last_warning(claim, "ProvisioningFailed", None, cluster)
     if said:
         repair = f"repair the provisioner {found['provisioner'].text} or class {name}"
@@ -257,11 +258,15 @@ def _size(obj: Object, *keys: str) -> int:
     return amount(_STORAGE, obj.at("spec", *keys, _STORAGE).value)
 
 
-def _another(claim: Object, why: str, cluster: Cluster) -> Problem:
+def _another(claim: Object, why: str, work: _Worker, cluster: Cluster) -> Problem:
     """Return that a claim never gets a volume of its class. CDI makes scratch space again in the class that it is given."""
     name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
     exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
-    free = f"create a PersistentVolume of {show(_STORAGE, size)} of class {name}" if exists else ""
+    free = (
+        f"create a PersistentVolume of {show(_STORAGE, size)} of class {name}{_place(claim, work, cluster)}"
+        if exists
+        else ""
+    )
     if not claim.name.endswith(_SCRATCH):
         ways = ", or ".join(filter(None, (free, "create the disk again in a class that has a provisioner")))
         return _problem(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
@@ -269,8 +274,23 @@ def _another(claim: Object, why: str, cluster: Cluster) -> Problem:
     again = (
         f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), which CDI makes again"
     )
+    if free and not other:
+        ways = f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of CDI to it, {again}"
+        return _problem(why, ways, _setting("", cluster))
     ways = f"set scratchSpaceStorageClass of CDI to a class that has a provisioner{f' ({other})' if other else ''}, {again}"
     return _problem(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
+
+
+def _place(claim: Object, work: _Worker, cluster: Cluster) -> str:
+    """Return where a volume has to be for the pod that uses the other claims too; empty: anywhere, or it is not known."""
+    for name in work.claims:
+        try:
+            place = volumes.claim(cluster, claim.namespace, name).place if name != claim.name else None
+        except Unseen:
+            continue
+        if place is not None:
+            return f" {place.words}"
+    return ""
 
 
 def _provisioned(cluster: Cluster) -> Iterator[str]:
