@@ -41,6 +41,7 @@ from virt_admit.model.node_updates import (
     kured,
     machine_rollouts,
     maintenance_updates,
+    rancher_updates,
     talos_upgrades,
     upgrade_plans,
 )
@@ -85,6 +86,7 @@ READS: Final[Reads] = union(
     machine_starts.SHORT_READS,
     upgrade_plans.READS,
     talos_upgrades.READS,
+    rancher_updates.READS,
     {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
@@ -169,7 +171,11 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
 
 
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
-    return (*upgrade_plans.standing(cluster), *talos_upgrades.standing(cluster))
+    return (
+        *upgrade_plans.standing(cluster),
+        *talos_upgrades.standing(cluster),
+        *rancher_updates.standing(cluster),
+    )
 
 
 def of_lock(cluster: Cluster) -> Iterator[Obstacle]:
