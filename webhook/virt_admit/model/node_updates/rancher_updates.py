@@ -107,9 +107,10 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         scale = kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1")
         does = "applies it" if off.applies else "goes on with it"
         reason = f"{title}: {moved}. Nothing {does}, because {off.kind.kind} {also} has 0 replicas"
-        yield StandingOrder(
-            upgrade, reason, typed("Scale it up, after which the upgrade goes on by itself", scale), True
-        )
+        remedy = typed("Scale it up, after which the upgrade goes on by itself", scale)
+        held, age = update_orders.title(waits[-1].obj), clock.duration(lasts)
+        brief = f"no node has begun for {age}: {off.kind.kind} {also} has 0 replicas, and {held} waits for it"
+        yield StandingOrder(upgrade, reason, remedy, True, brief)
     elif lasts >= _USUAL:
         waiting, of = waits[-1].obj, (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER)
         see, why = typed("See what it waits for", about("describe", waiting, of)), ""
