@@ -31,8 +31,8 @@ def wrong_selector() -> Incident:
     wrong = only(items, "PodDisruptionBudget", "instance-manager-h37c2a")
     wrong["spec"]["selector"]["matchLabels"]["longhorn.io/node"] = "h1"
     says = (
-        "Longhorn wrote it for the instance manager of h3, but it selects that of h1 (pod instance-manager-h17c2a), so cordoning "
-        "h1 does not remove it. No data is at stake: Longhorn has removed the pod's own budget already",
+        "Longhorn wrote it for the instance manager of h3, but it selects that of h1 (pod instance-manager-h17c2a), so "
+        "cordoning h1 does not remove it. No data is at stake: Longhorn has removed the pod's own budget already",
         "to do: Update Longhorn (fixed in 1.3.3 and 1.4.2). Until then cordon h3",
         ": kubectl cordon h3",
     )
