@@ -5,6 +5,7 @@ import pytest
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, api_service
 
+from . import leftovers
 from .machines import find, guest, migration
 from .stuck_parts import copying, ending, evicted, first_start, hotplugged, limits
 
@@ -105,3 +106,29 @@ def test_nodes_that_are_silent_for_now_are_not_absent(ask):
     said = ask(items, "scan")
     assert "cluster-eviction-strategy-single-node" not in said
     assert "Add a node" not in said
+
+
+def test_a_vm_in_a_namespace_that_a_stale_api_keeps(ask):
+    items = leftovers.ending_namespace().items
+    (space,) = (each for each in items if each["kind"] == "Namespace" and each["metadata"].get("deletionTimestamp"))
+    space["status"] = ending("any")["status"]
+    items.append(api_service("v1beta1", "upload.cdi.kubevirt.io", ("gone", "cdi-api")))
+    said = ask(items, "drain", "w1")
+    assert "its product was removed: delete APIService v1beta1.upload.cdi.kubevirt.io" in said
+
+
+def test_a_volume_whose_pod_does_not_exist(ask):
+    items = [each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"]
+    said = ask(items, "explain", "vm/db")
+    assert "its phase is AttachedToNode, but pod hp-volume-db, which attaches it, does not exist" in said
+    assert "see why virt-controller makes no other one" in said
+
+
+@pytest.mark.parametrize("phase", ["Ready", "MountedToPod", "UnMountedFromPod"])
+def test_a_volume_that_is_unplugged_and_not_detached_yet(ask, phase):
+    items = hotplugged(phase)
+    volumes = find(items, "VirtualMachineInstance", "db")["spec"]["volumes"]
+    volumes[:] = [each for each in volumes if each["name"] != "data"]
+    said = ask(items, "explain", "vm/db")
+    assert f"volume data is unplugged and not detached yet (phase {phase})" in said
+    assert "vmi-hotplug-stuck" not in said

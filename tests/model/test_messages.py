@@ -68,3 +68,35 @@ def test_a_text_that_is_cut_in_its_middle_has_whole_words():
     assert all(len(messages.cut_middle(text, length, parts=2)) <= length for length in range(1, 100))
     features = "it lacks vmx-rdrand-exit,vmx-vmfunc,vmx-rdseed-exit,vmx-posted-intr"
     assert messages.cut_middle(features, 50).endswith("… vmx-rdseed-exit,vmx-posted-intr")
+
+
+def test_a_text_that_is_cut_ends_with_a_whole_word():
+    text = "the guest lacks it: its phase is Detaching, although its pod runs"
+    assert messages.cut(text, 40) == "the guest lacks it: its phase is…"
+    assert messages.cut(text, 48) == "the guest lacks it: its phase is Detaching…"
+    assert messages.cut("abcdefgh", 5) == "abcd…"
+    assert all(len(messages.cut(text, length)) <= length for length in range(1, 80))
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (80, "One thing is so. Another is not; it waits, because a third one fails"),
+        (40, "One thing is so. Another is not"),
+        (31, "One thing is so. Another is not"),
+        (20, "One thing is so"),
+        (10, "One… fails"),
+    ],
+)
+def test_a_text_is_shortened_after_a_statement(length, text):
+    whole = "One thing is so. Another is not; it waits, because a third one fails"
+    assert messages.shorten(whole, length) == text
+
+
+def test_a_text_ends_with_one_mark():
+    assert [messages.ended(text) for text in ("so", "so.", "so…")] == ["so.", "so.", "so…"]
+
+
+def test_the_command_at_the_end_of_a_remedy():
+    assert messages.command_of("stop it (or wait): virtctl stop a -n b") == "virtctl stop a -n b"
+    assert messages.command_of("see: kubectl get pods; then wait") == ""

@@ -90,7 +90,7 @@ def _reserved(pods: Collection[str], cluster: Cluster) -> str:
         "kubectl", "delete", RESERVATION.resource, *(argument(each.name) for each in held), "-n", held[0].namespace
     )
     which = "the reservation of that pod" if len(held) == 1 else f"the {len(held)} reservations of these pods"
-    return f" and delete {which}, which hold{'s' if len(held) == 1 else ''} the same addresses ({command})"
+    return f"; delete {which} as well, which hold{'s' if len(held) == 1 else ''} the same addresses ({command})"
 
 
 _OFFSET: Final = re.compile(r"[0-9]{1,39}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -48,20 +49,20 @@ def cut(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     kept = text[: max(length - 1, 0)]
-    whole = text[len(kept) : len(kept) + 1] == " "
-    return (kept if whole else _without_part(kept)).rstrip(" ,;:(") + "…"
+    is_whole = text[len(kept) : len(kept) + 1] in _BORDERS
+    return (kept if is_whole else _without_part(kept, _BORDERS)).rstrip(" ,;:(…") + "…"
 
 
 def shorten(text: str, length: int) -> str:
-    """Return the first statements of a text that fit into ``length`` characters, else its begin as ``cut`` does.
+    """Return the first statements of a text that fit into ``length`` characters, else its begin and its end.
 
     A text that ends with a whole statement needs no ellipsis: nothing of it is incomplete.
     """
     if len(text) <= length:
         return text
-    ends = [text.rfind(mark, 0, length + 1) for mark in _ENDS]
+    ends = [text.rfind(mark, 0, length + len(mark)) for mark in _ENDS]
     last = max(ends)
-    return text[:last] if 2 * last >= length else cut(text, length)
+    return text[:last] if 2 * last >= length else cut_middle(text, length, parts=2)
 
 
 _ENDS: Final = (". ", "; ", ", because ", ", and ", ", but ")
@@ -90,9 +91,13 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     return spaced if len(spaced) <= length and head and tail else f"{head}…{tail}"
 
 
-def _without_part(text: str) -> str:
+_BORDERS: Final = ' ,:"'
+"""What is between words, also in JSON."""
+
+
+def _without_part(text: str, borders: str = " ,") -> str:
     """Return a text that was cut without the word at its end, which may be incomplete, unless that is more than half."""
-    whole = text[: max(text.rfind(" "), text.rfind(","))] if " " in text or "," in text else ""
+    whole = text[: max(0, *(text.rfind(border) for border in borders))]
     return whole if 2 * len(whole) >= len(text) else text
 
 
@@ -133,6 +138,13 @@ def ended(text: str) -> str:
     return text if text.endswith(("…", ".")) else f"{text}."
 
 
+def command_of(remedy: str) -> str:
+    """Return the command at the end of a remedy; empty: it has none."""
+    found = _COMMAND.search(remedy)
+    return found[1] if found else ""
+
+
+_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl) [^;]*)\Z")
 _MOST_EDITS: Final = 2
 
 

@@ -40,6 +40,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import ended
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
 from virt_admit.model.remediation import etcd_guard
@@ -313,7 +314,7 @@ def _waiting(forecasts: Sequence[Forecast], packing: Packing, cluster: Cluster) 
     for vmi, why in capacity.waiting(packing, _leaving(forecasts), cluster):
         if vmi.full_name in ends:
             here, one = vmi.at("status", "nodeName").text, " or another VM in its place" * (len(ends) > 1)
-            yield f"{vmi.full_name}{one} stays Pending until {here} is back or another node has room: {why}."
+            yield ended(f"{vmi.full_name}{one} stays Pending until {here} is back or another node has room: {why}")
 
 
 def _leaving(forecasts: Sequence[Forecast]) -> list[Leaving]:

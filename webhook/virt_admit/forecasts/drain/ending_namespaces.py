@@ -5,8 +5,8 @@ Source: k8s.io/apiserver:pkg/admission/plugin/namespace/lifecycle/admission.go#A
 
 from __future__ import annotations
 
+from virt_admit.model import api_discovery
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import api_discovery
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.objects import Object

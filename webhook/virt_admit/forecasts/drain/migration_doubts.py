@@ -7,7 +7,6 @@ from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.starts import hotplug_phases
 from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
 from virt_admit.forecasts.placement import (
     candidates,
@@ -28,7 +27,7 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, node_local_volumes, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.launcher import hotplugs, launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
@@ -61,7 +60,7 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
         return Problem(f"virt-handler on {here} is not ready", awaited_return.advice(here, cluster) if lost else wait)
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
-    in_guest = [claim for claim in attached if claim not in hotplug_phases.absent_claims(vmi)]
+    in_guest = [claim for claim in attached if claim not in hotplugs.absent_claims(vmi)]
     if evicted and in_guest and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
         reason = (
             f"nothing keeps the pod that attaches {in_guest[0]}: its eviction may detach disks of the running guest"

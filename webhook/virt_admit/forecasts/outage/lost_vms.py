@@ -18,7 +18,7 @@ from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers, volume_attachments
 from virt_admit.forecasts.remediation import awaited_return
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -269,11 +269,6 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
     return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
 
 
-def _returns(node: str, cluster: Cluster) -> str:
-    """Return what brings a node back that does not report now; empty: it reports, or nothing known does."""
-    return awaited_return.return_of(node, cluster) if node_health.silence_now(node, cluster) else ""
-
-
 def _by_hand(node: str, cluster: Cluster) -> str:
     when = "as a decision" if virt_handlers.is_lost(cluster, node) else "after such a loss"
     return f"{when}, {fence_taints.fence(node)}"
@@ -304,11 +299,10 @@ def _row(
     if comes and coverage.unattended:
         nowhere = bool(bound) or gone or pod.full_name in room.nowhere
         why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"
-        if back := _returns(node, loss.cluster):
-            way = back
-        elif bound:
+        if bound:
             why = f"{why}; and no other node can run it: {bound}"
             way = f"{lost_storage.elsewhere(pod, loss)}, and {_acting(node, coverage)}"
+        way = awaited_return.of_silent(node, loss.cluster) or way
         return row(LossOutcome.NEVER, why, way, by_hand=None if nowhere else by_hand)
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))

@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model import certificate_requests
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NHC, NODE
@@ -54,9 +54,12 @@ def return_of(node: str, cluster: Cluster) -> str:
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
     by = awaited(node, cluster)
-    if by:
-        return f"wait for {by}; repair or fence it if it does not come back"
-    return ""
+    return f"wait for {by}; repair or fence it if it does not come back" if by else ""
+
+
+def of_silent(node: str, cluster: Cluster) -> str:
+    """Return the same of a node only while it does not report; empty also for one that does."""
+    return return_of(node, cluster) if node_health.silence_now(node, cluster) else ""
 
 
 def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its node") -> str:

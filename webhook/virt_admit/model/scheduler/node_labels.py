@@ -36,11 +36,13 @@ def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
         yield "cordoned"
     if moment and not node.ready and not any(tolerates(pod.tolerations, taint) for taint in _NOT_READY):
         yield "not Ready"
+    said: object = ""  # one key has often two effects, next to each other
     for taint in node.taints:
         if (moment or not is_transient(taint)) and not tolerates(pod.tolerations, taint):
             cordon = node.cordoned and taint.get("key") == _UNSCHEDULABLE["key"]
-            if not cordon:
-                yield f"taint {taint.get('key')}"
+            if not cordon and taint.get("key") != said:
+                said = taint.get("key")
+                yield f"taint {said}"
 
 
 def is_transient(taint: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.reports.columns import columns
@@ -57,7 +57,7 @@ def headline(found: Outages) -> str:
         why = f": {bad} of {count(found.total, what)}" if bad else f": {found.because[0]}" if found.because else ""
     elif found.because and found.survives is not True:
         why = f": {found.because[0]}"
-    return f"Does the cluster survive the loss {subject(found)}? {WORDS[found.survives]}{why}."
+    return f"Does the cluster survive the loss {subject(found)}? {ended(f'{WORDS[found.survives]}{why}')}"
 
 
 def _head(found: Outages) -> Iterator[str]:

@@ -26,6 +26,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    ProblemCause,
     cut,
     problem_of,
     rule,
@@ -74,12 +75,14 @@ def check(vm: Object, context: Context) -> Findings:
     room = messages.room(field.path, check.id)
     remedy = cut(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
     most = room - len(remedy) - len("the VM should run: . .")
-    reason = messages.shorten(stuck.reason, most)
+    begins = stuck.cause == ProblemCause.VOLUMES_DIFFER  # what KubeVirt asks for is named first, else the cause last
+    reason = (cut if begins else messages.shorten)(stuck.reason, most)
     yield Finding(
         field.path,
         f"the VM should run: {messages.ended(reason)} {messages.sentence(remedy)}",
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
+        command=messages.command_of(stuck.remedy),
     )
 
 

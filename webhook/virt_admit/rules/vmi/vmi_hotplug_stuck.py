@@ -10,7 +10,22 @@ its pod ``hp-volume-…`` are gone, and plug it again, or restart the VM.
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
-from virt_admit.rule import KUBEVIRT, NODE, POD, PVC, VMI, VMIM, Action, Context, Finding, Findings, Object, rule, union
+from virt_admit.rule import (
+    KUBEVIRT,
+    NODE,
+    POD,
+    PVC,
+    STORAGE_CLASS,
+    VMI,
+    VMIM,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    union,
+)
 
 
 @rule(
@@ -22,7 +37,8 @@ from virt_admit.rule import KUBEVIRT, NODE, POD, PVC, VMI, VMIM, Action, Context
             VMI: ("metadata.name", "metadata.uid", "status.nodeName", "status.phase"),
             VMIM: ("metadata.uid", "spec.vmiName", "status.phase"),
             NODE: ("metadata.labels",),
-            PVC: ("metadata.creationTimestamp", "status.phase"),
+            PVC: ("metadata.creationTimestamp", "spec.storageClassName", "status.phase"),
+            STORAGE_CLASS: ("volumeBindingMode",),
             POD: (
                 "metadata.creationTimestamp",
                 "metadata.labels",
@@ -53,4 +69,9 @@ def check(vmi: Object, context: Context) -> Findings:
         remedy = messages.sentence(found.problem.remedy.partition(": ")[0].partition("; ")[0])
         most = messages.room(path, check.id) - len(remedy) - len(f"volume {found.name}: . ")
         reason = messages.shorten(found.problem.reason, most)
-        yield Finding(path, f"volume {found.name}: {messages.ended(reason)} {remedy}", value=found.problem.reason)
+        yield Finding(
+            path,
+            f"volume {found.name}: {messages.ended(reason)} {remedy}",
+            value=found.problem.reason,
+            command=messages.command_of(found.problem.remedy),
+        )

@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from virt_admit.model import api_discovery
 from virt_admit.model.commands import about
-from virt_admit.model.kubernetes import api_discovery, kinds, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.messages import sentence

@@ -19,19 +19,21 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, PVC, VMI
+from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migratability, vms
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import hotplugs
+from virt_admit.model.kubevirt.launcher.hotplugs import LEAVING, MOUNTED
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 
+READS: Final[Reads] = {PVC: ("metadata.creationTimestamp",)}
+"""Besides those of the states of VMs."""
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 150
-_MOUNTED: Final = "MountedToPod"
-_LEAVING: Final = ("Detaching", "UnMountedFromPod")
-_ARRIVING: Final = ("Pending", "Bound", "AttachedToNode", _MOUNTED)
 _LEAVES_DETACHING: Final = Version(1, 8, 2)
 """From here on virt-controller resets the phase of a volume that is plugged again."""
 
@@ -49,7 +51,7 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
     """Yield the hotplugged volumes of a VMI that runs which stand still, in the order of their names in the status."""
     if vmi.at("status", "phase").text != "Running" or vmi.deleted:
         return
-    claims = dict(_claims(vmi))
+    claims = dict(hotplugs.claims(vmi))
     for status in vmi.at("status", "volumeStatus").items():
         name = status["name"].text or ""
         if not name or not status["hotplugVolume"].is_map:
@@ -59,30 +61,19 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
             yield StuckVolume(status, name, found)
 
 
+def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return which hotplugged volume keeps a VMI from starting: KubeVirt waits for all that are in its spec."""
+    statuses = {each["name"].text for each in vmi.at("status", "volumeStatus").items() if each["hotplugVolume"].is_map}
+    for name, claim in hotplugs.claims(vmi):
+        found = problem(vmi, name, claim, cluster) if name in statuses else None
+        if found is not None:
+            return found._replace(reason=f"volume {name}: {found.reason}")
+    return None
+
+
 def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
     """Return why a hotplugged volume in the spec of a VMI that runs is not in the guest; None: it is, or it is on its way."""
     return unattached_volumes.problem(vmi, volume, claim, cluster) or _unfinished(vmi, volume, claim, cluster)
-
-
-def absent_claims(vmi: Object) -> frozenset[str]:
-    """Return the claims of the hotplugged volumes that the guest does not have."""
-    claims = dict(_claims(vmi))
-    return frozenset(
-        claims[status["name"].text or ""]
-        for status in vmi.at("status", "volumeStatus").items()
-        if status["name"].text in claims
-        and status["hotplugVolume"].is_map
-        and not status["target"].text
-        and status["phase"].text in (*_LEAVING, *_ARRIVING)
-    )
-
-
-def _claims(vmi: Object) -> Iterator[tuple[str, str]]:
-    """Yield the volumes of a VMI spec that use a claim, each with the claim."""
-    for volume in vmi.at("spec", "volumes").items():
-        claim = migratability.claim_of(volume)
-        if claim is not None and claim.text and volume["name"].text:
-            yield volume["name"].text, claim.text
 
 
 def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
@@ -93,21 +84,33 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in ("Pending", "Bound"):
         return _without_pod(vmi, status, claim, cluster)
     pod = _pod(vmi, status, cluster)
-    created = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
-    if pod is None or not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
+    if pod is None:
+        return _lost_pod(vmi, status, phase, cluster)
+    created = clock.instant(pod.metadata["creationTimestamp"].text)
+    if not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
         return None
     since = f"its pod {pod.name} runs since {vm_states_times.age(created, cluster)}"
     node = vmi.at("status", "nodeName").text or ""
-    if phase in _LEAVING:
+    if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode":
         reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
         return _of(reason, "see what virt-handler logs about it", _logs_of_handler(node, cluster))
-    if phase == _MOUNTED:
+    if phase == MOUNTED:
         launcher = _launcher(vmi, cluster)
         reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
     return None
+
+
+def _lost_pod(vmi: Object, status: Field, phase: str, cluster: Cluster) -> Problem | None:
+    """Return that the pod which attaches a volume does not exist: virt-controller makes another one at once."""
+    name, namespace = status.at("hotplugVolume", "attachPodName").text, vms.namespace_of(vmi)
+    if not name or _launcher(vmi, cluster) is None or not vm_states_motion.motion(cluster).pods_complete:
+        return None
+    reason = f"the guest lacks it: its phase is {phase}, but pod {name}, which attaches it, does not exist"
+    command = shell("kubectl", "get", "pods", "--all-namespaces", "-l", "kubevirt.io=virt-controller")
+    return _of(f"{reason} in {namespace}", "see why virt-controller makes no other one", command)
 
 
 def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cluster) -> Problem:
@@ -137,6 +140,8 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
         return None
     state = found.at("status", "phase").text or "not bound"
     described = kubectl("describe", PVC, claim, namespace)
+    if state == "Pending" and _binds_later(found, cluster):
+        return None  # it may be plugged in a moment ago, and KubeVirt makes a pod that lets it be filled
     if state != "Bound":
         return _of(f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described)
     waits = f" ({cut(said, _LONGEST)})" if said else ""
@@ -148,10 +153,20 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     return _of(reason, "remove that cause", kubectl("describe", VMI, vmi.name, namespace))
 
 
+def _binds_later(claim: Object, cluster: Cluster) -> bool:
+    """Whether a claim gets its volume only when a pod uses it, or may do so."""
+    name = claim.at("spec", "storageClassName").text
+    try:
+        found = cluster.get(STORAGE_CLASS, "", name) if name else None
+    except Unseen:
+        return True
+    return found is not None and found["volumeBindingMode"].text == "WaitForFirstConsumer"
+
+
 def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
     """Return why a volume that is no longer in the spec does not leave the guest or the node; None: it is on its way."""
     phase, pod = status["phase"].text or "", _pod(vmi, status, cluster)
-    if phase in _LEAVING:
+    if phase in LEAVING:
         ends = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
         if pod is None or not pod.deleted or not vm_states_times.is_older(ends, _LATE, cluster):
             return None

@@ -166,6 +166,7 @@ READS: Final[Reads] = {
         "metadata.labels",
     ),
     PVC: (
+        "metadata.creationTimestamp",
         "metadata.uid",
         "spec.accessModes",
         "spec.resources.requests.storage",

@@ -7,6 +7,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import (
     evicted_launchers,
     faulted_volumes,
+    hotplug_phases,
     memory_kills,
     missing_devices,
     refused_pods,
@@ -29,6 +30,7 @@ READS: Final[Reads] = union(
     unfinished_disks.READS,
     unplaced.READS,
     evicted_launchers.READS,
+    hotplug_phases.READS,
 )
 
 
@@ -56,6 +58,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         or rejected_pods.problem(vm, vmi, cluster)
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
+        or hotplug_phases.of_start(vmi, cluster)
     )
 
 

@@ -87,12 +87,9 @@ def _of_flags(case: Case) -> Iterator[str]:
 
 def _asked_by(migration: Object | None) -> str:
     """Return who asked for a migration that no drain has created."""
-    if migration is None:
-        return "no drain asked for its migration"
-    updated = migrations.AUTOMATIC[1] in migration.annotations
-    return (
-        f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for migration {migration.name}"
-    )
+    updated = migration is not None and migrations.AUTOMATIC[1] in migration.annotations
+    name = f"migration {migration.name}" if migration is not None else "its migration"
+    return f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for {name}"
 
 
 def _leftover(case: Case) -> str:

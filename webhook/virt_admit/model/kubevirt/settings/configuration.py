@@ -246,7 +246,7 @@ def highly_available(cluster: Cluster, subject: Object | None = None) -> bool | 
 
     The status of HyperConverged has the answer. Otherwise at least two nodes are needed: those with KubeVirt's label
     ``schedulable`` if any node has it, else the workers if any node has that role. virt-controller sets the label to
-    false while virt-handler is silent: such a node is not absent for ever.
+    false while virt-handler is silent: such a node comes back.
 
     Raises:
         Unseen: HyperConverged does not report it and no node is known, but nodes may exist.

@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
-from virt_admit.model.messages import capital
+from virt_admit.model.messages import capital, ended
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
@@ -79,7 +79,7 @@ def _verdict(report: VmReport) -> PageVerdict:
     level = min(found, key=LEVELS.index)
     drained = report.events[0]
     others = (event for event in report.events[1:] if LEVEL.get(event.outcome, UNKNOWN) == level)
-    said = [f"{drained.reason}.", *(f"{EVENTS[event.event]}: {event.outcome}." for event in others)]
+    said = [ended(drained.reason), *(f"{EVENTS[event.event]}: {event.outcome}." for event in others)]
     return PageVerdict(level, f"Drain: {drained.outcome}", " ".join(map(capital, said)))
 
 

@@ -140,7 +140,7 @@ def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
 
 
 def _moving(vmi: Object) -> Iterator[str]:
-    """Yield what a migration under way looks like: it is no fault."""
+    """Yield what a migration under way looks like, because it resembles a fault."""
     state = vmi.at("status", "migrationState")
     target, ended = state["targetNode"].text, state["completed"].boolean or state["endTimestamp"].present
     if target and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
@@ -152,10 +152,17 @@ def _moving(vmi: Object) -> Iterator[str]:
 
 def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which volumes that are unplugged do not leave the node."""
-    here = {volume["name"].text for volume in vmi.at("spec", "volumes").items()}
-    for each in hotplug_phases.stuck(vmi, cluster):
-        if each.name not in here:
-            yield f"volume {each.name}: {each.problem.reason}. {capital(each.problem.remedy)}"
+    here = {volume["name"].text for kind in ("volumes", "utilityVolumes") for volume in vmi.at("spec", kind).items()}
+    stuck = {each.name: each.problem for each in hotplug_phases.stuck(vmi, cluster)}
+    for status in vmi.at("status", "volumeStatus").items():
+        name, phase = status["name"].text or "", status["phase"].text or "?"
+        if name in here or not status["hotplugVolume"].is_map:
+            continue
+        if found := stuck.get(name):
+            yield f"volume {name}: {found.reason}. {capital(found.remedy)}"
+        else:
+            lasts = "If that lasts, unmount it in the guest, else restart the VM"
+            yield f"volume {name} is unplugged and not detached yet (phase {phase}). {lasts}"
 
 
 def _descheduled(vmi: Object, cluster: Cluster) -> Iterator[str]:
