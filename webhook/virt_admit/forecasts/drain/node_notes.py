@@ -321,6 +321,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as nodeDrainTimeout is not set: "
                 f"{_drain_waits(machine, cluster) or 'VMs and pods that cannot leave keep the Machine'}."
+                f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
         elif end is not None:
             detach = machine_drain.detach_timeout(machine)
@@ -333,6 +334,12 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
             )
     return found
+
+
+_IGNORED: Final = (
+    " It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout would end its wait."
+)
+"""machine_controller.go#drainNode: of an unreachable node it skips those (SkipWaitForDeleteTimeoutSeconds)."""
 
 
 def _drain_waits(machine: Object, cluster: Cluster) -> str:
