@@ -224,7 +224,7 @@ def test_a_vm_that_starts_waits_for_a_volume_of_a_node_that_is_gone(explain):
     note = said(data)
     _, text = explain(*world, attachment("z"), form="text")
     assert text.count("vm-live-migrate-not-migratable") <= 1
-    assert "its pod on b has not started since" in note
+    assert "its pod on b has not started for" in note
     assert "volume pv of claim data is still attached to z, which does not exist" in note
     assert "As a decision, once the machine of z is confirmed to be gone" in note
     assert "kubectl edit volumeattachments.storage.k8s.io csi-z" in note

@@ -37,7 +37,7 @@ def attached_to_a_deleted_node() -> Incident:
     spec = {"attacher": "csi.kubevirt.io", "nodeName": "w9", "source": {"persistentVolumeName": "pvc-04bf"}}
     items.append(obj("VolumeAttachment", "storage.k8s.io/v1", "csi-6b42", metadata=metadata, spec=spec))
     facts = (
-        r"Its pod on w1 has not started since [^:]+: Multi-Attach error",
+        r"Its pod on w1 has not started for [^:]+: Multi-Attach error",
         r"kubectl describe pod virt-launcher-web-k2x7q -n vms",
     )
     url = "https://github.com/kubermatic/kubermatic/issues/11873"

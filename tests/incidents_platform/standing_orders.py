@@ -132,8 +132,8 @@ def update_of_kubevirt_with_a_dead_node() -> Incident:
         said(kind, "True", "UpdateInProgress", words, hours=2.5) for kind in ("Available", "Progressing", "Degraded")
     ]
     says = (
-        "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before virt-handler is replaced on n3, which does "
-        "not report since 5 h 00 (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
+        "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before virt-handler is replaced on n3, which has "
+        "not reported for 5 h 00 (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
     )
     source = "https://github.com/kubevirt/kubevirt/pull/6702"
     return Incident(source, items, "explain node/n3", 0, says, ("edit daemonset", "rollout undo"))

@@ -41,7 +41,7 @@ def starting(phase="Scheduled", age=2600, spec=DISK, **fields):
 def test_a_guest_that_virt_handler_does_not_report_is_not_waited_for(found, late):
     seen = row(cluster(found, launcher(age=2600), HANDLER))
 
-    assert ("virt-handler on a has its pod since 43 min and reports no guest" in seen.reason) is late
+    assert ("virt-handler on a has had its pod for 43 min and reports no guest" in seen.reason) is late
     assert ("kubectl logs virt-handler-x -n kubevirt" in seen.remedy) is late
     assert seen.remedy.startswith("wait until") is not late
 
@@ -110,7 +110,7 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
     assert plan.drainable is drainable
     for blocker in plan.pods.blockers:
         assert blocker.now
-        assert "its pod on a has not started since 26 min: Failed to create pod sandbox" in blocker.reason
+        assert "its pod on a has not started for 26 min: Failed to create pod sandbox" in blocker.reason
         assert "kubectl logs kube-multus-ds-7 -n kube-system" in blocker.remedy
 
 

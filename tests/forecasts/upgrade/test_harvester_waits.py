@@ -106,7 +106,7 @@ def test_an_image_that_takes_long_has_no_known_end(image):
     result = upgraded(upgrade(), *image)
 
     assert (result.possible, result.stops) == (None, ())
-    assert result.unseen == ("when Upgrade hvst goes on: its condition ImageReady is not True since 2 h 54",)
+    assert result.unseen == ("when Upgrade hvst goes on: its condition ImageReady has not been True for 2 h 54",)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_services_that_are_upgraded_for_long():
     result = upgraded(said)
 
     assert result.possible is None
-    assert "its condition SystemServicesUpgraded is not True" in result.unseen[0]
+    assert "its condition SystemServicesUpgraded has not been True" in result.unseen[0]
 
 
 def test_bundles_that_cannot_be_read():

@@ -72,7 +72,7 @@ def _stage_unknown(upgrade: Object, cluster: Cluster) -> Iterator[Unseen]:
         said = cut(upgrade.condition(stage)["message"].text or "", 200)
         words = f" ({said})" if said else ""
         age = vm_states_times.age(since, cluster)
-        yield Unseen(f"when {_title(upgrade)} goes on: its condition {stage} is not True since {age}{words}")
+        yield Unseen(f"when {_title(upgrade)} goes on: its condition {stage} has not been True for {age}{words}")
         return
     try:
         _image(upgrade, cluster)

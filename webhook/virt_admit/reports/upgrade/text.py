@@ -94,18 +94,19 @@ def so_far(progress: UpgradeProgress) -> str:
 
 def in_flight(node: NodeInFlight) -> str:
     """Return what a node is doing, since when, and what it waits for."""
-    since = f" since {node.age}" if node.age else ""
     waits = f" and waits for {node.waits_for}" if node.waits_for else ""
     if node.phase is Phase.FAILING:
-        return f"{node.node} has failed{since}" + (f": {node.waits_for}." if node.waits_for else ".")
-    return f"{node.node} {_DOES[node.phase]}{since}{waits}."
+        ago = f" for {node.age}" if node.age else ""
+        return f"{node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
+    now, lasting = _DOES[node.phase]
+    return f"{node.node} {f'has been {lasting} for {node.age}' if node.age else now}{waits}."
 
 
 _DOES: Final = {
-    Phase.DRAINING: "drains",
-    Phase.UPDATING: "is updated",
-    Phase.REBOOTING: "reboots",
-    Phase.RETURNING: "comes back",
+    Phase.DRAINING: ("drains", "draining"),
+    Phase.UPDATING: ("is being updated", "updating"),
+    Phase.REBOOTING: ("reboots", "rebooting"),
+    Phase.RETURNING: ("comes back", "coming back"),
 }
 
 

@@ -119,8 +119,8 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     if not why:
         return None
     on = pod.at("spec", "nodeName").text
-    since = vm_states_times.clock_words(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
-    reason = f"its pod{f' on {on}' if on else ''} has not started since {since}: {why}"
+    since = vm_states_times.lasting(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
+    reason = f"its pod{f' on {on}' if on else ''} has not started {since}: {why}"
     words, command, rest = pod_starts.remedy(pod, cluster).partition(": kubectl ")
     again = f"; to run it before that, cordon {on}, then stop and start the VM" if elsewhere(vmi, cluster) else ""
     return Problem(reason, f"{words}{again}{command}{rest}", ProblemCause.NOT_REPORTED)
@@ -138,7 +138,7 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     if pod is not None and pod.condition("Ready")["status"].text != "True":
         return None
     node = vmi.at("status", "nodeName").text or ""
-    late = f"virt-handler on {node} has its pod since {vm_states_times.age(entered, cluster)} and reports no guest"
+    late = f"virt-handler on {node} has had its pod for {vm_states_times.age(entered, cluster)} and reports no guest"
     handler = virt_handlers.pod(cluster, node)
     command = (
         shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace)

@@ -96,6 +96,12 @@ def clock_words(since: datetime | None, cluster: Cluster) -> str:
     return age(since, cluster) or moment(since, None)
 
 
+def lasting(since: datetime | None, cluster: Cluster) -> str:
+    """Return ``for 13 min``, else ``since`` the time, or that it is not known."""
+    lasts = age(since, cluster)
+    return f"for {lasts}" if lasts else f"since {moment(since, None)}"
+
+
 def moment(time: datetime | None, now: datetime | None) -> str:
     """Format a time in UTC, with its date unless that is today. ``now``: the time of the listing."""
     if time is None:
