@@ -51,8 +51,8 @@ def components_on_the_only_master(*ask: str) -> Incident:
         demanding(pending(items, f"{name}-5d8f-x1", words, minutes=52), "node-role.kubernetes.io/control-plane")
         refusing(items, f"{name}-pdb")
     facts: tuple[str, ...] = (
-        r"virt-api-pdb: .*pod virt-api-5d8f-x1 has been Pending for 52 min: it demands a control-plane node, and the only one is "
-        r"m1, which is drained\. The drain waits for this pod and the pod for that node, so neither ends by itself",
+        r"virt-api-pdb: .*pod virt-api-5d8f-x1 has been Pending for 52 min: it demands a control-plane node, and the only one "
+        r"is m1, which is drained\. The drain waits for this pod and the pod for that node, so neither ends by itself",
         r"without spec\.infra\.nodePlacement it demands control-plane nodes",
         r"kubectl patch kubevirt kubevirt -n kubevirt --type=merge -p '\{\"spec\":\{\"infra\":\{\"nodePlacement\":\{\}\}\}\}'",
         r"As a decision, give the drain of m1 up: kubectl uncordon m1",

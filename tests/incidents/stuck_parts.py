@@ -86,7 +86,8 @@ def hotplugged(phase: str, age: float = 33, **more: Any) -> list[Object]:
 
 def volume_plugged_again_at_once(*ask: str) -> Incident:
     facts: tuple[str, ...] = (
-        r"the guest lacks it: its phase is Detaching, as of an earlier unplug, although its pod hp-volume-db has run for 33 min",
+        r"the guest lacks it: its phase is Detaching, as of an earlier unplug, although its pod hp-volume-db has run "
+        r"for 33 min",
         r"[Uu]nplug it, wait until its pod is gone, and plug it again",
     )
     if ask[0] == "explain":

@@ -44,7 +44,8 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
     found = plugged(affinity)
 
     assert found.reason == (
-        f"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is {place} alone, and the VM runs "
+        f"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is {place} alone, and the VM "
+        "runs "
         "on w2. This does not end by itself"
     )
     assert found.remedy == (

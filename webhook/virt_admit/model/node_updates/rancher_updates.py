@@ -108,8 +108,8 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         does = "applies it" if off.applies else "goes on with it"
         reason = f"{title}: {moved}. Nothing {does}, because {off.kind.kind} {also} has 0 replicas"
         remedy = typed("Scale it up, after which the upgrade goes on by itself", scale)
-        held, age = update_orders.title(waits[-1].obj), clock.duration(lasts)
-        brief = f"no node has begun for {age}: {off.kind.kind} {also} has 0 replicas, and {held} waits for it"
+        held, begun = update_orders.title(waits[-1].obj), clock.duration(lasts)
+        brief = f"no node has begun for {begun}: {off.kind.kind} {also} has 0 replicas, and {held} waits for it"
         yield StandingOrder(upgrade, reason, remedy, True, brief)
     elif lasts >= _USUAL:
         waiting, of = waits[-1].obj, (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER)

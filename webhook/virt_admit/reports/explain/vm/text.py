@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
+from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -16,7 +16,7 @@ from virt_admit.reports.columns import table
 from virt_admit.reports.drain.words import state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
-from virt_admit.reports.explain.vm.report import BudgetOfVm, EventForecast, MigrationRecord, VmReport, VolumeOfVm
+from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
 
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
