@@ -116,9 +116,9 @@ def remediated():
 
 
 def test_a_remediation_in_time_is_awaited(ask):
-    wait = "ait for NodeHealthCheck workers, which remediates it since 2 min"
+    wait = "ait for NodeHealthCheck workers, which has been remediating it for 2 min"
     world = remediated()
     for said in (ask(world), ask(world, "node/w1")):
         assert wait in said
         assert not [each for each in ("blocks", "does not end", "never completes", "stops here") if each in said]
-    assert "w1 does not report since 7 min: times count from its loss" in ask(world, "node/w1")
+    assert "w1 has not reported for 7 min: times count from its loss" in ask(world, "node/w1")

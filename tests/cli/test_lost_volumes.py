@@ -18,7 +18,7 @@ REMEDY = (
 
 
 def starting() -> list[Object]:
-    """Return a cluster in which the pod of a VM is on n3 since 26 min, while n2, which is lost, still has its volume."""
+    """Return a cluster in which the pod of a VM is on n3 for 26 min, while n2, which is lost, still has its volume."""
     return volume_of_a_dead_node().items
 
 
@@ -52,7 +52,7 @@ def explain(tmp_path):
 
 def test_the_vm_says_that_the_node_of_its_volume_is_lost(explain):
     out = explain(starting(), "vm/db", "-n", "vms")
-    assert "claim db is still attached to n2, which does not report since 5 h 00 (volume pvc-vms-db)" in out
+    assert "claim db is still attached to n2, which has not reported for 5 h 00 (volume pvc-vms-db)" in out
     assert f"To do\n  {REMEDY}\n" in out
 
 

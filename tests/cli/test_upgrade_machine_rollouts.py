@@ -127,7 +127,7 @@ STUCK = manifest(
         (waiting(9), ""),
         (
             waiting(11),
-            "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b waits for that since 11 min",
+            "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b has waited for that for 11 min",
         ),
         (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
         (waiting(11, deletion={"nodeVolumeDetachTimeoutSeconds": 60}), ""),
@@ -184,7 +184,10 @@ def terminating(minutes):
         (waiting(11), "when volumes pv-1 of b are detached (volume is locked): Machine capi/m-b"),
         (waiting(11, nodeVolumeDetachTimeout="1h"), ""),
         (terminating(9), ""),
-        (terminating(11), "removes the pre-terminate hook etcd of Machine capi/m-b, which waits for that since 11 min"),
+        (
+            terminating(11),
+            "removes the pre-terminate hook etcd of Machine capi/m-b, which has waited for that for 11 min",
+        ),
     ],
 )
 def test_a_machine_that_is_deleted_alone(own, says):
@@ -206,7 +209,7 @@ def test_a_machine_that_is_deleted_alone_where_nothing_rolls_out(minutes):
     result = rehearse(cluster(*map(node, "ab"), terminating(minutes), vm("db", "a"), kubevirt()), Options())
 
     assert (result.driver, result.possible) == (Driver.PLAIN, True if minutes == 9 else None)
-    assert ("which waits for that since 11 min" in " ".join(result.unseen)) is (minutes == 11)
+    assert ("which has waited for that for 11 min" in " ".join(result.unseen)) is (minutes == 11)
 
 
 def twin(namespace="capi", of="local"):

@@ -78,7 +78,7 @@ def test_a_pool_that_is_half_done():
         "notes": [],
     }
     assert [wave.nodes for wave in result.waves] == [("b",), ("c",), ("d",)]
-    assert "1 of 4 nodes is done.\nb drains since 60 min and waits for shop/db.\n" in text.text(result)
+    assert "1 of 4 nodes is done.\nb has been draining for 60 min and waits for shop/db.\n" in text.text(result)
     assert updaters(found)["b"] == {
         "kind": "MachineConfigPool",
         "name": "worker",
@@ -204,7 +204,7 @@ def test_a_node_that_reboots_for_more_than_twice_the_time_is_a_stop():
     result = rehearse(cluster(done("a"), rebooting(45), workers(), kubevirt()), Options(node_minutes=10))
 
     assert result.possible is False
-    assert result.stops[0].reason == "it is rebooting since 45 min, and 10 min were expected"
+    assert result.stops[0].reason == "it has been rebooting for 45 min, and 10 min were expected"
 
 
 def test_the_times_of_a_machine_config_node_win():

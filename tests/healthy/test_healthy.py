@@ -77,7 +77,9 @@ def text_of(name, tmp_path, *words):
 
 def test_a_migration_at_its_normal_pace_is_not_announced_as_cancelled(tmp_path):
     report = text_of("one-migration", tmp_path, "drain", "--all")
-    assert "migrates to w3 since 20 s; if it has not ended at 12:12 UTC, KubeVirt cancels it; a person" in report
+    assert (
+        "has been migrating to w3 for 20 s; if it has not ended at 12:12 UTC, KubeVirt cancels it; a person" in report
+    )
 
 
 def test_a_node_that_a_vm_arrives_on_is_not_listed_as_empty(tmp_path):

@@ -74,7 +74,7 @@ SOURCE = "https://github.com/longhorn/longhorn/issues/6435"
 def driver_not_registered() -> Incident:
     items = plain() + drivers("w2") + not_attached("db", "w2")
     facts = (
-        r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ is not ready since 69 min: "
+        r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ is not ready for 69 min: "
         r"CrashLoopBackOff, it ends with exit code 1\)",
         r"could start on +w1, w3, but see below",
         r"to run it before that, cordon w2, then stop and start the VM: kubectl logs longhorn-csi-plugin-\S+ -n "
@@ -135,7 +135,7 @@ def refused_start() -> Incident:
     facts = (
         r"it is not running, and virtctl start fails\n",
         r"virtctl start fails, because webhook vms.kubemacpool.io refuses each change of a VM in namespace vms: Service "
-        r"hco/kubemacpool-service has no ready endpoint \(pod \S+ is not ready since 5 h 12: CrashLoopBackOff, container main "
+        r"hco/kubemacpool-service has no ready endpoint \(pod \S+ is not ready for 5 h 12: CrashLoopBackOff, container main "
         r"OOMKilled at its limit of 300Mi\)\. It does not end by itself",
         r"give container main of pod \S+ more memory.*: kubectl logs \S+ -n hco --previous",
         r"as a decision, leave namespace vms out of that webhook until then: kubectl label namespace vms "

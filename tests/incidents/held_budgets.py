@@ -51,8 +51,8 @@ def components_on_the_only_master(*ask: str) -> Incident:
         demanding(pending(items, f"{name}-5d8f-x1", words, minutes=52), "node-role.kubernetes.io/control-plane")
         refusing(items, f"{name}-pdb")
     facts: tuple[str, ...] = (
-        r"virt-api-pdb: .*pod virt-api-5d8f-x1 is Pending since 52 min: it demands a control-plane node, and the only one is "
-        r"m1, which is drained\. The drain waits for this pod and the pod for that node, so neither ends by itself",
+        r"virt-api-pdb: .*pod virt-api-5d8f-x1 has been Pending for 52 min: it demands a control-plane node, and the only one "
+        r"is m1, which is drained\. The drain waits for this pod and the pod for that node, so neither ends by itself",
         r"without spec\.infra\.nodePlacement it demands control-plane nodes",
         r"kubectl patch kubevirt kubevirt -n kubevirt --type=merge -p '\{\"spec\":\{\"infra\":\{\"nodePlacement\":\{\}\}\}\}'",
         r"As a decision, give the drain of m1 up: kubectl uncordon m1",
@@ -64,7 +64,7 @@ def components_on_the_only_master(*ask: str) -> Incident:
 def replica_of_one_node() -> Incident:
     items = zoned()
     facts = (
-        r"pod registry-5d8f-x1 is Pending since 20 min: no other node than w1 would take it \(its node affinity demands "
+        r"pod registry-5d8f-x1 has been Pending for 20 min: no other node than w1 would take it \(its node affinity demands "
         r"zone\), which is drained",
         r"Let it run on another node, or add a node that it accepts\. As a decision, give the drain of w1 up",
     )
@@ -140,10 +140,14 @@ def monitor_of_a_node_that_is_rebooted(*ask: str) -> Incident:
     if ask[0] == "drain":
         facts += (
             r"waits for: PodDisruptionBudget rook-ceph/rook-ceph-mon-pdb: a Ceph monitor is down\. That ends once w2 is back "
-            r"with pod rook-ceph-mon-b-5d8f-x0: DaemonSet kured, whose update reboots it since 45 s",
+            r"with pod rook-ceph-mon-b-5d8f-x0: DaemonSet kured, whose update has been rebooting it for 45 s",
         )
     else:
-        facts += (r"Yes: ", r"w2 reboots since 45 s", r"kured goes on by itself once w2 is back and uncordoned")
+        facts += (
+            r"Yes: ",
+            r"w2 has been rebooting for 45 s",
+            r"kured goes on by itself once w2 is back and uncordoned",
+        )
     items = rebooting(seconds=45)
     items = [each for each in items if each["metadata"]["name"] != "rook-ceph-osd"]
     return Incident("-".join(("rebooted", *ask)), KURED, items, YES, facts, ask)

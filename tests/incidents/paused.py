@@ -54,7 +54,7 @@ def full_storage() -> Incident:
 
 def drain_of_a_guest_without_storage() -> Incident:
     facts = (
-        r"unknown +vms/db +LiveMigrate, but its guest is paused by an I/O error since 56 min",
+        r"unknown +vms/db +LiveMigrate, but its guest is paused by an I/O error for 56 min",
         r"make room in Ceph",
     )
     return Incident("drain-without-storage", URL, full(), UNKNOWN, facts)

@@ -171,7 +171,7 @@ def hanging_abort() -> Incident:
     text = "0/6 nodes are available: 3 Insufficient memory."
     pod["status"]["conditions"][-1] |= {"reason": "Unschedulable", "message": text}
     del pod["status"]["containerStatuses"]
-    return Incident("hanging-abort", f"{KUBEVIRT}/pull/7599", items, NOT_YES, (r"cancelled since 40 min",))
+    return Incident("hanging-abort", f"{KUBEVIRT}/pull/7599", items, NOT_YES, (r"cancelled for 40 min",))
 
 
 def reservation() -> Incident:

@@ -224,7 +224,7 @@ def hotplugged_volume_of_another_node() -> Incident:
     helper["status"] = {"phase": "Pending"}
     del helper["spec"]["nodeName"]
     facts = (
-        r"it is not attached: pod hp-volume-db is Pending since 51 min, because claim data is on node w1 alone",
+        r"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is on node w1 alone",
         r"This does not end by itself",
         r"\n  restart the VM on node w1 \(node selector kubernetes.io/hostname=w1\), or unplug the volume",
     )

@@ -86,7 +86,8 @@ def hotplugged(phase: str, age: float = 33, **more: Any) -> list[Object]:
 
 def volume_plugged_again_at_once(*ask: str) -> Incident:
     facts: tuple[str, ...] = (
-        r"the guest lacks it: its phase is Detaching, as of an earlier unplug, although its pod hp-volume-db runs since 33 min",
+        r"the guest lacks it: its phase is Detaching, as of an earlier unplug, although its pod hp-volume-db has run "
+        r"for 33 min",
         r"[Uu]nplug it, wait until its pod is gone, and plug it again",
     )
     if ask[0] == "explain":
@@ -101,7 +102,7 @@ def volume_plugged_again_at_once(*ask: str) -> Incident:
 
 def volume_that_virt_handler_does_not_mount() -> Incident:
     facts = (
-        r"the guest lacks it: its pod hp-volume-db runs since 33 min, but virt-handler on w2 does not mount it",
+        r"the guest lacks it: its pod hp-volume-db has run for 33 min, but virt-handler on w2 does not mount it",
         r"see what virt-handler logs about it: kubectl logs virt-handler",
     )
     items = hotplugged("AttachedToNode")

@@ -45,9 +45,10 @@ def drain_of_a_dead_node() -> Incident:
     draining = {"type": "DrainingSucceeded", "status": "False", "reason": "Draining"}
     items += [unready(own), protects, machine("machine-n1", "n1", conditions=[draining]), *management()]
     says = (
-        "its kubelet does not report, so evicted pods are not seen to end",
+        "pod checkout-5d8f-x0 cannot become ready there, as its node does not report to do:",
+        "It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout would end its wait.",
         "loss of n1: not every VM runs again; 1 VM: 1 never restarts",
-        "is being deleted since 5 h 00, and its drain waits without a limit for pod vms/checkout-",
+        "is being deleted for 5 h 00, and its drain waits without a limit for pod vms/checkout-",
         "machine.cluster.x-k8s.io/exclude-node-draining=",
     )
     source = "https://github.com/kubernetes-sigs/cluster-api/issues/13508"

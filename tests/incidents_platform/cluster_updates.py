@@ -120,12 +120,13 @@ def other_image_on_the_disk() -> Incident:
     why = f"unexpected on-disk state validating against rendered-worker-2: {images}"
     items = [*workers("n1", n1=failed(why)), degraded(why)]
     says = (
-        "n1 runs another OS image than its configuration names: see rpm-ostree status",
-        "oc debug node/n1 -- chroot /host touch /run/machine-config-daemon-force",
+        "n1 did not boot what rendered-worker-2 names",
+        "so /run/machine-config-daemon-force alone brings neither the image nor kernel arguments",
+        "Write MachineConfig rendered-worker-1 (oc get machineconfig rendered-worker-1 -o json) back into",
+        "oc debug node/n1 -- chroot /host rpm-ostree status",
     )
-    return Incident(
-        "https://github.com/okd-project/okd/issues/1037", items, "upgrade", 1, says, ("see its conditions",)
-    )
+    source = "https://github.com/openshift/machine-config-operator/issues/5133"
+    return Incident(source, items, "upgrade", 1, says, ("see its conditions", "-- chroot /host touch"))
 
 
 def configuration_that_was_deleted() -> Incident:

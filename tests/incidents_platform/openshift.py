@@ -169,7 +169,7 @@ def drain_to_a_node_with_a_left_taint() -> Incident:
     stale = pod("import-x", "vms", "n1", {"app": "import"}, None)
     stale["metadata"] |= {"deletionTimestamp": ago(hours=26), "finalizers": ["batch.kubernetes.io/job-tracking"]}
     says = (
-        "n1 reports since",
+        "n1 has reported for",
         "and still has taint node.kubernetes.io/out-of-service of its fencing, whose remediator waits for pod vms/import-x",
         "let pod vms/import-x end, after which SelfNodeRemediation medik8s/n1, which is being deleted, removes the taint: "
         "kubectl describe pod import-x -n vms",

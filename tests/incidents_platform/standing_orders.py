@@ -1,6 +1,7 @@
 """Orders that stand still: a remediation that has failed, and roll-outs that wait. And one that only looks like it."""
 
 from tests.healthy.parts import Object, ago, budget, deployment, namespaces, obj, pod
+from tests.healthy.storage import HARVESTER, harvester, harvester_vm
 
 from .case import Incident, cluster, dead, only, unready
 from .openshift import self_remediation, workers
@@ -131,15 +132,52 @@ def update_of_kubevirt_with_a_dead_node() -> Incident:
         said(kind, "True", "UpdateInProgress", words, hours=2.5) for kind in ("Available", "Progressing", "Degraded")
     ]
     says = (
-        "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before virt-handler is replaced on n3, which does "
-        "not report since 5 h 00 (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
+        "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before virt-handler is replaced on n3, which has "
+        "not reported for 5 h 00 (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
     )
     source = "https://github.com/kubevirt/kubevirt/pull/6702"
     return Incident(source, items, "explain node/n3", 0, says, ("edit daemonset", "rollout undo"))
 
 
+def agent_of_fleet_scaled_down() -> Incident:
+    """The charts were changed, and nothing scaled the agent of Fleet up again: Rancher waits for a bundle for ever."""
+    items = harvester((1, 1), HARVESTER, "allow-if-replica-is-stopped") + harvester_vm("web", "h2", (1, 1))
+    done = [
+        {"type": kind, "status": "True", "lastUpdateTime": ago(hours=1)}
+        for kind in ("ImageReady", "RepoReady", "NodesPrepared", "SystemServicesUpgraded")
+    ]
+    states = {name: {"state": "Images preloaded"} for name in HARVESTER}
+    status = {"conditions": [*done, {"type": "Completed", "status": "Unknown"}], "nodeStatuses": states}
+    labels = {"labels": {"harvesterhci.io/latestUpgrade": "true"}}
+    upgrade = obj("Upgrade", "harvesterhci.io/v1beta1", "hvst-x", "harvester-system", metadata=labels, status=status)
+    waits = {
+        "type": "Updated",
+        "status": "Unknown",
+        "message": "waiting for the bundle",
+        "lastUpdateTime": ago(minutes=50),
+    }
+    cluster_status = {"conditions": [waits]}
+    local = obj("Cluster", "provisioning.cattle.io/v1", "local", "fleet-local", spec={}, status=cluster_status)
+    unapplied = {"type": "Ready", "status": "False", "lastUpdateTime": ago(minutes=55), "message": "WaitApplied(1)"}
+    bundle_status = {"conditions": [unapplied], "display": {"readyClusters": "0/1", "state": "WaitApplied"}}
+    bundle = obj("Bundle", "fleet.cattle.io/v1alpha1", "mcc-suc", "fleet-local", spec={}, status=bundle_status)
+    space = "cattle-fleet-local-system"
+    agent = obj("Deployment", "apps/v1", "fleet-agent", space, spec={"replicas": 0}, status={})
+    items += [upgrade, local, bundle, agent, *namespaces("fleet-local", space)]
+    says = (
+        "No: the upgrade stops (1 cause)",
+        "no node of it has begun, and it has not moved for 55 min: Cluster fleet-local/local is not updated: waiting for the "
+        "bundle. Bundle fleet-local/mcc-suc is WaitApplied for 55 min. Nothing applies it, because Deployment "
+        "cattle-fleet-local-system/fleet-agent has 0 replicas",
+        f"kubectl scale deployment fleet-agent -n {space} --replicas=1",
+    )
+    never = ("Yes", "begins now", "kubectl drain")
+    return Incident("https://github.com/harvester/harvester/issues/4119", items, "upgrade", 1, says, never)
+
+
 def incidents() -> list[Incident]:
     return [
+        agent_of_fleet_scaled_down(),
         fencing_that_failed(),
         budget_of_pods_that_just_start(),
         taint_without_toleration(),

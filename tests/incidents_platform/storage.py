@@ -30,7 +30,12 @@ def wrong_selector() -> Incident:
     items.remove(only(items, "PodDisruptionBudget", "instance-manager-h17c2a"))
     wrong = only(items, "PodDisruptionBudget", "instance-manager-h37c2a")
     wrong["spec"]["selector"]["matchLabels"]["longhorn.io/node"] = "h1"
-    says = ("Longhorn wrote it for the instance manager of h3, but it selects that of h1",)
+    says = (
+        "Longhorn wrote it for the instance manager of h3, but it selects that of h1 (pod instance-manager-h17c2a), so "
+        "cordoning h1 does not remove it. No data is at stake: Longhorn has removed the pod's own budget already",
+        "to do: Update Longhorn (fixed in 1.3.3 and 1.4.2). Until then cordon h3",
+        ": kubectl cordon h3",
+    )
     return Incident(
         "https://github.com/longhorn/longhorn/issues/5680", items, "drain h1", 1, says, ("A drain of h1 ends",)
     )
@@ -268,7 +273,7 @@ def volume_of_a_dead_node() -> Incident:
     }
     items.append(obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=spec, status={"attached": True}))
     says = (
-        "claim db is still attached to n2, which does not report since 5 h 00",
+        "claim db is still attached to n2, which has not reported for 5 h 00",
         "kubectl taint nodes n2 node.kubernetes",
     )
     source = "https://github.com/longhorn/longhorn/issues/5345"

@@ -77,3 +77,13 @@ def test_scan_names_the_operator(items, says, tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(snapshot(items)))
     assert says in CliRunner().invoke(virt_admit, ["scan", "--cluster", str(path)]).stdout
+
+
+def test_what_cluster_api_waits_for_comes_before_the_silence_of_the_node(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster_api.drain_of_a_dead_node().snapshot))
+    drain, scan = (
+        CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout for words in (["drain", "n1"], ["scan"])
+    )
+    assert drain.index("PodDisruptionBudget vms/checkout") < drain.index("its kubelet does not report")
+    assert "Machine capi/machine-n1 is being deleted for 5 h 00 and waits: PodDisruptionBudget vms/checkout" in scan

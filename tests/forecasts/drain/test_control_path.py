@@ -106,7 +106,7 @@ def test_what_is_about_to_bring_a_node_back_is_awaited():
         "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", status={"unhealthyNodes": [begun]}
     )
     found = drained(*VMS, check, nodes=(at("a", status="Unknown"), at("b")))
-    by = "NodeHealthCheck workers, which remediates it since 2 min"
+    by = "NodeHealthCheck workers, which has been remediating it for 2 min"
     assert found.forecasts
     assert all(f"wait for {by}" in row.remedy for row in found.forecasts)
     assert {row.reason for row in found.forecasts} == {f"its node does not report, and waits for {by}"}

@@ -106,7 +106,7 @@ def test_an_old_pod_that_does_not_end_may_run_a_guest(conditions, says):
     (left,) = found.visitors
 
     assert (found.drainable, left.outcome, left.state.state) == (None, UNKNOWN, State.ARRIVED)
-    assert "its old pod virt-launcher-db-1 has not ended since 31 min" in left.reason
+    assert "its old pod virt-launcher-db-1 has not ended for 31 min" in left.reason
     assert says in left.reason
     assert "which of both pods runs the guest" in left.remedy
     assert row(snapshot, of="b").state.state is State.TWO_PODS

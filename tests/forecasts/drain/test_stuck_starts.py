@@ -41,7 +41,7 @@ def starting(phase="Scheduled", age=2600, spec=DISK, **fields):
 def test_a_guest_that_virt_handler_does_not_report_is_not_waited_for(found, late):
     seen = row(cluster(found, launcher(age=2600), HANDLER))
 
-    assert ("virt-handler on a has its pod since 43 min and reports no guest" in seen.reason) is late
+    assert ("virt-handler on a has had its pod for 43 min and reports no guest" in seen.reason) is late
     assert ("kubectl logs virt-handler-x -n kubevirt" in seen.remedy) is late
     assert seen.remedy.startswith("wait until") is not late
 

@@ -151,7 +151,7 @@ def test_the_cause_of_an_attachment_pod_is_its_own():
     found = row(cluster(*objects, warning(helper, "FailedMapVolume", "volume is not staged")))
 
     assert found.outcome == UNKNOWN
-    assert "the pod that attaches its volumes on b is not ready since 40 s: volume is not staged" in found.reason
+    assert "the pod that attaches its volumes on b has not been ready for 40 s: volume is not staged" in found.reason
     assert helper.name in found.remedy
 
 

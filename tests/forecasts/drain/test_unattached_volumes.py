@@ -44,7 +44,8 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
     found = plugged(affinity)
 
     assert found.reason == (
-        f"it is not attached: pod hp-volume-db is Pending since 51 min, because claim data is {place} alone, and the VM runs "
+        f"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is {place} alone, and the VM "
+        "runs "
         "on w2. This does not end by itself"
     )
     assert found.remedy == (
@@ -56,7 +57,9 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
 def test_another_cause_is_quoted():
     found = plugged({ZONE: "b"})
 
-    assert found.reason == f"it is not attached: pod hp-volume-db is Pending since 51 min: kube-scheduler says {SAID}"
+    assert (
+        found.reason == f"it is not attached: pod hp-volume-db has been Pending for 51 min: kube-scheduler says {SAID}"
+    )
     assert found.remedy == "remove what keeps pod hp-volume-db off w2: kubectl describe pod hp-volume-db -n vms"
 
 

@@ -132,7 +132,7 @@ QUEUE = [
     [
         ("web", "is 1st of 5 that wait for a place (in no order among equal ones); a may send 1 at a time and sends"),
         ("db", "is 2nd of 5 that wait for a place (in no order among equal ones); a may send 1 at a time and sends"),
-        ("user", "is 3rd of 5 that wait for a place; a may send 1 at a time and sends shop/cache since 60 s"),
+        ("user", "is 3rd of 5 that wait for a place; a may send 1 at a time and sends shop/cache for 60 s"),
         ("slow", "is 4th of 5 that wait for a place; "),
         ("none", "is 5th of 5 that wait for a place; "),
     ],
@@ -160,7 +160,7 @@ def test_a_migration_that_backs_off_is_not_in_the_queue():
     sleeping = [vmi(evacuationNodeName="a"), LAUNCHER, again, migration(age=5)]
     found = row(cluster(*sending(), *sleeping, *waiting("web"), **LIMIT), "web")
     assert (found.state.place, found.state.waiting) == (1, 1)
-    assert found.reason.startswith("waits for a place; a may send 1 at a time and sends shop/cache since 60 s")
+    assert found.reason.startswith("waits for a place; a may send 1 at a time and sends shop/cache for 60 s")
 
 
 def test_a_vm_behind_one_that_never_ends_never_starts():

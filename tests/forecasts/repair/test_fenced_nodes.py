@@ -49,7 +49,7 @@ def test_the_vm_names_the_node_that_its_remediation_keeps() -> None:
 
     assert row.outcome is VmOutcome.BLOCKS
     taints = "taints node.kubernetes.io/out-of-service, medik8s.io/remediation of its fencing"
-    assert f"b reports since 4 h 48, and still has {taints}" in row.reason
+    assert f"b has reported for 4 h 48, and still has {taints}" in row.reason
     assert (
         row.remedy
         == "let pod shop/old end, after which the remediator of b removes the taint: kubectl describe pod old -n shop"
@@ -104,7 +104,7 @@ def test_an_outage_names_the_room_behind_the_taint() -> None:
     found = outages(Question(nodes=("a",)), seen(back()))
 
     assert found.survives is False
-    assert any("b reports since 4 h 48" in why for why in found.because)
+    assert any("b has reported for 4 h 48" in why for why in found.because)
 
 
 def test_no_node_is_added_and_no_guest_is_stopped_for_it() -> None:

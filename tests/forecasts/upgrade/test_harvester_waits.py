@@ -106,7 +106,7 @@ def test_an_image_that_takes_long_has_no_known_end(image):
     result = upgraded(upgrade(), *image)
 
     assert (result.possible, result.stops) == (None, ())
-    assert result.unseen == ("when Upgrade hvst goes on: its condition ImageReady is not True since 2 h 54",)
+    assert result.unseen == ("when Upgrade hvst goes on: its condition ImageReady has not been True for 2 h 54",)
 
 
 @pytest.mark.parametrize(
@@ -136,3 +136,96 @@ def test_the_node_that_comes_next_is_updated_first():
     (pool,) = rollouts.pools(Driver.PLAIN, cluster, None, ["c", "b", "a"], begun)
 
     assert (begun[0].nodes["a"].phase, pool.nodes) == ("next", ("a", "c", "b"))
+
+
+# --- Rancher, which updates Kubernetes on the nodes ---------------------------------------------------------------
+
+
+def services_upgraded(since, **states):
+    found = upgrade(image="True", **states)
+    found.data["status"]["conditions"] += [
+        {"type": kind, "status": "True", "lastUpdateTime": since}
+        for kind in ("RepoReady", "NodesPrepared", "SystemServicesUpgraded")
+    ]
+    return found
+
+
+def bundle(since, state="WaitApplied", message="WaitApplied(1) [Cluster fleet-local/local]"):
+    ready = {"type": "Ready", "status": "False", "lastUpdateTime": since, "message": message}
+    status = {"conditions": [ready], "display": {"state": state}}
+    return manifest("fleet.cattle.io/v1alpha1", "Bundle", "suc", "fleet-local", status=status)
+
+
+def rancher(since, namespace="fleet-local"):
+    said = {"type": "Updated", "status": "Unknown", "lastUpdateTime": since, "message": "waiting for the bundle"}
+    spec, status = {"kubernetesVersion": "v1.25.9+rke2r1"}, {"conditions": [said]}
+    return manifest("provisioning.cattle.io/v1", "Cluster", "local", namespace, spec=spec, status=status)
+
+
+def agent(replicas, ready=0, name="fleet-agent", space="cattle-fleet-local-system"):
+    status = {"readyReplicas": ready} if ready else {}
+    return manifest("apps/v1", "Deployment", name, space, spec={"replicas": replicas}, status=status)
+
+
+EARLY, JUST, MIDDLE = "2027-03-01T11:10:00Z", "2027-03-01T11:52:00Z", "2027-03-01T11:40:00Z"
+
+
+def test_a_controller_without_replicas_stops_the_upgrade():
+    result = upgraded(services_upgraded(EARLY), rancher(EARLY), bundle(EARLY), agent(0))
+    (stop,) = result.stops
+
+    assert (result.possible, str(stop.problem)) == (False, "UpdateOrderStands:harvester-system/hvst")
+    for words in (
+        "it has not moved for 50 min",
+        "Cluster fleet-local/local is not updated: waiting for the bundle",
+        "Bundle fleet-local/suc is WaitApplied for 50 min",
+        "Nothing applies it, because Deployment cattle-fleet-local-system/fleet-agent has 0 replicas",
+    ):
+        assert words in stop.reason
+    assert stop.remedy.endswith("kubectl scale deployment fleet-agent -n cattle-fleet-local-system --replicas=1")
+
+
+@pytest.mark.parametrize(
+    ("objects", "words"),
+    [
+        ([rancher(EARLY), agent(1, 1)], "Cluster fleet-local/local is not updated: waiting for the bundle"),
+        ([bundle(EARLY), agent(1)], "Deployment cattle-fleet-local-system/fleet-agent has no ready pod"),
+        ([bundle(EARLY, "ErrApplied", "no space left"), agent(1, 1)], "suc is ErrApplied for 50 min: no space left"),
+        ([rancher(EARLY), agent(0)], "Cluster fleet-local/local is not updated"),
+    ],
+    ids=["rancher waits", "no ready agent", "error", "nothing to apply"],
+)
+def test_an_upgrade_that_has_not_moved_for_long_has_no_known_end(objects, words):
+    result = upgraded(services_upgraded(EARLY), *objects)
+
+    assert (result.possible, result.stops) == (None, ())
+    assert any("whether Upgrade harvester-system/hvst goes on" in each and words in each for each in result.unseen)
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [services_upgraded(JUST), rancher(JUST), bundle(JUST), agent(0)],
+        [services_upgraded(MIDDLE), rancher(MIDDLE), bundle(MIDDLE), agent(1, 1)],
+        [services_upgraded(EARLY), agent(0)],
+        [services_upgraded(EARLY), rancher(EARLY, "fleet-default"), agent(1, 1)],
+        [services_upgraded(EARLY, a={"state": "Pre-draining"}), rancher(EARLY), bundle(EARLY), agent(1, 1)],
+        [rancher(EARLY), bundle(EARLY), agent(0)],
+    ],
+    ids=["scaled down a moment ago", "a few minutes", "nothing waits", "another cluster", "drains", "no upgrade"],
+)
+def test_an_upgrade_that_rancher_does_not_hold(objects):
+    assert upgraded(*objects).possible
+
+
+def test_services_that_are_upgraded_for_long():
+    said = services_upgraded("2027-03-01T10:20:00Z")
+    said.data["status"]["conditions"][-1] |= {"status": "Unknown"}
+    result = upgraded(said)
+
+    assert result.possible is None
+    assert "its condition SystemServicesUpgraded has not been True" in result.unseen[0]
+
+
+def test_bundles_that_cannot_be_read():
+    assert upgraded(services_upgraded(EARLY), unreadable=["bundles.fleet.cattle.io"]).possible is None

@@ -6,7 +6,7 @@ import pytest
 
 from tests.advice import risky
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.node_updates import daemon_errors
+from virt_admit.model.node_updates import config_pool_updates, daemon_errors
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 
 FORCE = "oc debug node/n1 -- chroot /host touch /run/machine-config-daemon-force"
@@ -72,3 +72,54 @@ def test_the_first_node_that_says_why() -> None:
     assert "machine-config-daemon of --all; x reports" in found
     assert "node/--all; x" in shlex.split(found.rpartition(": ")[2])
     assert daemon_errors.of_pool(nodes[:2]) == ""
+
+
+KEY = "machineconfiguration.openshift.io"
+
+
+def updating(current: str, desired: str) -> Object:
+    notes = {f"{KEY}/currentConfig": current, f"{KEY}/desiredConfig": desired}
+    return Object({"metadata": {"name": "n1", "annotations": notes}})
+
+
+def remedy(node: Object, reason: str) -> str:
+    return daemon_errors.of_update(node, NodeUpdate("MachineConfigPool", "worker", Phase.FAILING, waits_for=reason))
+
+
+@pytest.mark.parametrize(
+    "error", ['expected target osImageURL "a", have "b"', "missing expected kernel arguments: [nosmt]"]
+)
+def test_a_host_that_did_not_boot_what_its_daemon_believes(error: str) -> None:
+    """The daemon finds no difference between its present and its wanted configuration, with or without its check."""
+    found = remedy(updating("rendered-worker-1", "rendered-worker-2"), f"validating against rendered-worker-2: {error}")
+    assert "currentconfig names rendered-worker-2 already" in found
+    assert "/run/machine-config-daemon-force alone brings neither the image nor kernel arguments" in found
+    assert "Write MachineConfig rendered-worker-1 (oc get machineconfig rendered-worker-1 -o json) back into" in found
+    assert found.endswith("oc debug node/n1 -- chroot /host rpm-ostree status")
+    assert not risky(found)
+
+
+def test_the_configuration_before_is_not_known() -> None:
+    reason = 'validating against rendered-worker-2: expected target osImageURL "a", have "b"'
+    assert "Write the MachineConfig of before back" in remedy(
+        updating("rendered-worker-2", "rendered-worker-2"), reason
+    )
+
+
+def test_the_force_file_helps_where_there_is_a_difference() -> None:
+    reason = 'validating against rendered-worker-1: expected target osImageURL "a", have "b"'
+    assert FORCE in remedy(updating("rendered-worker-1", "rendered-worker-2"), reason)
+    files = 'validating against rendered-worker-2: content mismatch for file "/etc/a"'
+    assert FORCE in remedy(updating("rendered-worker-1", "rendered-worker-2"), files)
+
+
+def test_a_file_that_a_reset_left_empty() -> None:
+    found = remedy(updating("rendered-worker-1", "rendered-worker-2"), "EOF")
+    assert "Write MachineConfig rendered-worker-1 into /etc/machine-config-daemon/currentconfig of n1" in found
+
+
+def test_digests_are_short() -> None:
+    image = f'expected target osImageURL "quay.io/a@sha256:{"0123456789ab" + "c" * 52}", have "x" ("{"d" * 64}")'
+    notes = {f"{KEY}/state": "Degraded", f"{KEY}/reason": image}
+    node = Object({"metadata": {"name": "n1", "annotations": notes}})
+    assert config_pool_updates.failure(node) == 'expected target osImageURL "quay.io/a@sha256:0123456789ab…", have "x"'

@@ -79,7 +79,7 @@ VMS: Mapping[str, Expected] = {
     },
     "attachment pod never ready": {
         20: ("shop/db marked → target-not-ready to b", "screen: kubectl describe pod hp-volume-db -n shop"),
-        200: ("screen: the pod that attaches its volumes on b is not ready since 3 min",),
+        200: ("screen: the pod that attaches its volumes on b has not been ready for 3 min",),
         310: ("shop/db target-not-ready → backoff: migrates: 1 attempt failed (Target pod is down)",),
     },
     "virt-handler of the target dies": {
@@ -120,7 +120,7 @@ VMS: Mapping[str, Expected] = {
         ),
     },
     "two drains at once": {
-        10: ("shop/db still → queued: migrates", "shop/web since 5 s", "screen: Ends in 0 to 3 min."),
+        10: ("shop/db still → queued: migrates", "shop/web for 5 s", "screen: Ends in 0 to 3 min."),
         90: ("shop/db queued → target-pending to b",),
         100: ("shop/db target-pending → running to b",),
         170: ("shop/db has left to b", DONE),
@@ -152,7 +152,7 @@ NODES: Mapping[str, Expected] = {
         130: ("shop/db has left to b", DONE),
     },
     "a Machine whose drain time-out passes": {
-        0: ("a, drained by Machine worker-a since 0 s", "shop/db refused: blocks the drain", "a: a drain does not end"),
+        0: ("a, drained by Machine worker-a for 0 s", "shop/db refused: blocks the drain", "a: a drain does not end"),
         300: (
             "screen: Cluster API ends the drain for Machine worker-a at 11:10 UTC",
             "screen: kubectl patch vm db -n shop",
@@ -163,7 +163,7 @@ NODES: Mapping[str, Expected] = {
         0: (
             "a: a drain ends; its end is not known: when the owner removes the pre-drain hook move-data of storage-team of "
             "Machine machines/worker-a",
-            "screen: a, drained by Machine worker-a since 0 s. 1 VM and 0 pods left. Its end is not known: when the owner",
+            "screen: a, drained by Machine worker-a for 0 s. 1 VM and 0 pods left. Its end is not known: when the owner",
         ),
         3000: ("screen: kubectl describe machines.cluster.x-k8s.io worker-a -n machines",),
         3010: ("a: a drain ends", "screen: Ends in 6 to 87 s."),

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import API_SERVICE, NAMESPACE, SERVICE
+from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
@@ -22,6 +23,7 @@ from virt_admit.model.messages import names
 READS: Final[Reads] = {
     NAMESPACE: ("status.conditions.message", "status.conditions.status", "status.conditions.type"),
     SERVICE: (),
+    DEPLOYMENT: ("spec.selector", "spec.template.metadata.labels"),
 }
 
 _CONDITION: Final = "NamespaceDeletionDiscoveryFailure"
@@ -70,6 +72,13 @@ def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
         exists = bool(name) and cluster.get(SERVICE, namespace, name) is not None
     except Unseen:
         exists = True
+    expired = webhook_bundles.served_expired(api_service)
+    if expired and (deployment := _deployment(namespace, name, cluster)) is not None:
+        words = f"restart Deployment {deployment.full_name}, which serves a certificate {expired}"
+        return ApiRemedy(
+            words,
+            shell("kubectl", "rollout", "restart", "deployment", argument(deployment.name), "-n", argument(namespace)),
+        )
     if exists:
         described = kubectl("describe", SERVICE, name, namespace)
         return ApiRemedy(f"repair the pods behind Service {namespace}/{name}", described)
@@ -77,6 +86,21 @@ def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
     if (home is None and cluster.known(NAMESPACE)) or (home is not None and home.deleted):
         return ApiRemedy("its product was removed: delete this APIService, or install the product again", delete)
     return ApiRemedy("delete this APIService if its product was removed, else install the product again", delete)
+
+
+def _deployment(namespace: str, name: str, cluster: Cluster) -> Object | None:
+    """Return the only Deployment whose pods a Service selects; None: none or several are known."""
+    service = find(cluster, SERVICE, namespace, name)
+    selector = service.at("spec", "selector").map if service is not None else {}
+    found = []
+    for each in cluster.known(DEPLOYMENT, namespace) if selector else ():
+        labels = {
+            **each.at("spec", "selector", "matchLabels").map,
+            **each.at("spec", "template", "metadata", "labels").map,
+        }
+        if all(labels.get(key) == value for key, value in selector.items()):
+            found.append(each)
+    return found[0] if len(found) == 1 else None
 
 
 def stay(namespaces: tuple[str, ...], width: int = 60) -> str:

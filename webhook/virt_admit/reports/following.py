@@ -50,7 +50,7 @@ class Idle:
     minutes: int
 
     def change(self) -> FollowChange:
-        return FollowChange("progress", f"no progress since {self.minutes} min", self)
+        return FollowChange("progress", f"no progress for {self.minutes} min", self)
 
 
 class Result(enum.StrEnum):

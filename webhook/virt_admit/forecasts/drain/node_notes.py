@@ -321,6 +321,7 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as nodeDrainTimeout is not set: "
                 f"{_drain_waits(machine, cluster) or 'VMs and pods that cannot leave keep the Machine'}."
+                f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
         elif end is not None:
             detach = machine_drain.detach_timeout(machine)
@@ -335,6 +336,12 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
     return found
 
 
+_IGNORED: Final = (
+    " It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout would end its wait."
+)
+"""machine_controller.go#drainNode: of an unreachable node it skips those (SkipWaitForDeleteTimeoutSeconds)."""
+
+
 def _drain_waits(machine: Object, cluster: Cluster) -> str:
     """Return for what a Machine says that its drain waits; empty: it does not."""
     words, began = machine_drain.reported(machine)
@@ -345,7 +352,8 @@ def _drain_waits(machine: Object, cluster: Cluster) -> str:
 def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for each node what is to be known of the MachineConfigPools that select it."""
     pools, every = cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)
-    found = {node.name: list(_of_pool(pool, own)) for pool, own in machine_pools.members(pools, every) for node in own}
+    members = machine_pools.members(pools, every)
+    found = {node.name: list(_of_pool(pool, own, node)) for pool, own in members for node in own}
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
     return found
@@ -371,12 +379,15 @@ def paused_pools(cluster: Cluster) -> Iterator[str]:
             yield sriov_drains.words(pool, own)
 
 
-def _of_pool(pool: Object, own: Sequence[Object]) -> Iterator[str]:
-    """Yield what keeps the machine config operator from updating the nodes of a pool."""
+def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]:
+    """Yield what keeps the machine config operator from updating the nodes of a pool, for the page of one of them."""
     if pool.at("spec", "paused").boolean:
         yield f"{sriov_drains.words(pool, own)}, so its nodes are not updated."
     if said := config_pool_updates.degraded(pool):
-        yield f"MachineConfigPool {pool.name} is degraded: {cut_middle(said, 300)}"
+        own_words = config_pool_updates.failure(node)
+        known = own_words and own_words in said
+        words = "because of this node." if known else f"({cut_middle(said, 300)})."
+        yield f"MachineConfigPool {pool.name} is degraded {words}"
     unavailable = pool.at("status", "unavailableMachineCount").integer or 0
     if unavailable:
         yield f"MachineConfigPool {pool.name} already has {count(unavailable, 'unavailable node')}."

@@ -192,12 +192,18 @@ def of_node(
         blockers.append(silent)
     found_waits = {(each.kind, each.namespace, each.name): each for each in reversed(waits)}
     return PodEvictions(
-        tuple(_once(blockers)),
+        tuple(_silent_last(tuple(_once(blockers)))),
         tuple(_needs(pods)),
         tuple(reversed(found_waits.values())),
         tuple(dict.fromkeys(unseen)),
         tuple(_once(passing)),
     )
+
+
+def _silent_last(blockers: Sequence[Blocker]) -> Iterator[Blocker]:
+    """Yield the silence of a node after what refuses an eviction for good, which a drain by Cluster API meets alone."""
+    refuses = any(each.kind == PDB.kind and not each.now for each in blockers)
+    yield from sorted(blockers, key=lambda each: refuses and each.cause == ProblemCause.NODE_SILENT)
 
 
 def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
@@ -355,12 +361,13 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
         return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster))
-    choice = eviction_policy.choice(pod, budget, cluster)
+    choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
         scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))
         ways = _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else scaled
         remedy = f"{ways}{choice}."
-        reason = f"{never}, so no pod can ever be evicted"
+        stays = f"; pod {pod.name} cannot become ready there, as its node does not report" if choice and silent else ""
+        reason = f"{never}, so no pod can ever be evicted{stays}"
         return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
     if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None

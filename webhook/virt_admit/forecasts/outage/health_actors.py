@@ -76,12 +76,17 @@ class Actor:
     @property
     def says(self) -> str:
         """Why the pods never go, as a sentence about the check."""
-        return f"{self.check} {'can do no more' if self.begun else 'refuses'}: {self.refuses}"
+        word = "can do no more" if self.begun else "postpones it" if self.refuses.startswith(_WAITS) else "refuses"
+        return f"{self.check} {word}: {self.refuses}"
 
     @property
     def certain(self) -> bool:
         """Whether it certainly acts."""
         return not self.refuses and not self.unseen
+
+
+_WAITS: Final = "it waits for the "
+"""Of ``inactive_reasons.upgrade``: the operator acts after the update of the node, or of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def deletion(machine: Object | None, node: str, loss: Loss) -> str:
     if machine is None or not machine.deleted or not node_health.silence_now(node, loss.cluster):
         return ""
     age, left, now = _age(machine, loss), _left(machine, loss), clock.now(loss.cluster)
-    since = f" since {duration(age)}" if age is not None else ""
+    since = f" for {duration(age)}" if age is not None else ""
     ends = now + datetime.timedelta(seconds=left) if left and now is not None else None
     until = f", and its drain ends at {moment(ends, now)} at the latest" if ends is not None else ""
     return f"Machine {machine.name} is being deleted{since}{until}"
@@ -118,7 +118,7 @@ def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss
     limit = datetime.timedelta(seconds=wait) + _SETTLED
     if machine is not None and lost is not None and now is not None and now - lost > limit:
         since = duration(now - lost)
-        yield f"why {check} has not deleted Machine {machine.name}, whose node is lost since {since}"
+        yield f"why {check} has not deleted Machine {machine.name}, whose node has been lost for {since}"
 
 
 def _left(machine: Object, loss: Loss) -> int | None:

@@ -41,7 +41,7 @@ def _update(node: str, cluster: Cluster) -> str:
     lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
     if lasts is None or lasts > _REBOOT:
         return ""
-    return f"{found.kind} {found.name}, whose update reboots it since {duration(lasts)}"
+    return f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
 
 
 def awaited(node: str, cluster: Cluster) -> str:
@@ -81,4 +81,4 @@ def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
             for begun in unhealthy["remediations"].items() if unhealthy["name"].text == node else ():
                 lasts = clock.since(begun["started"].text, cluster)
                 if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
-                    yield f"NodeHealthCheck {check.name}, which remediates it since {duration(lasts)}"
+                    yield f"NodeHealthCheck {check.name}, which has been remediating it for {duration(lasts)}"

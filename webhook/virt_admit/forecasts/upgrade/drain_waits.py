@@ -298,9 +298,9 @@ def _volumes(kept: KeptVolumes, node: str, cluster: Cluster) -> Iterator[str]:
     )
 
 
-def _since(began: datetime | None, cluster: Cluster, words: str = " waits for that") -> str:
+def _since(began: datetime | None, cluster: Cluster, words: str = " has waited for that") -> str:
     age = vm_states_times.age(began, cluster)
-    return f"{words} since {age}" if age else ""
+    return f"{words} for {age}" if age else ""
 
 
 def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

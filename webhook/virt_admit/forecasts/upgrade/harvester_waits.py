@@ -15,7 +15,15 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, HARVESTER_UPGRADE, LONGHORN_VOLUME, NODE, UPGRADE_PLAN
+from virt_admit.model.kubernetes.kinds import (
+    DATA_VOLUME,
+    FLEET_BUNDLE,
+    HARVESTER_UPGRADE,
+    LONGHORN_VOLUME,
+    NODE,
+    RANCHER_CLUSTER,
+    UPGRADE_PLAN,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.messages import cut, names
@@ -49,6 +57,9 @@ def unread(upgrades: Collection[str], cluster: Cluster) -> Iterator[Unseen]:
     """
     if _waits_for_volumes(cluster):
         yield from more_may_exist(cluster, LONGHORN_VOLUME)
+    if any(each.name in upgrades for kind in _RESUME for each in cluster.known(kind)):
+        for kind in (RANCHER_CLUSTER, FLEET_BUNDLE):
+            yield from more_may_exist(cluster, kind)
     failing = [upgrade for upgrade, _ in _failing(upgrades, cluster)]
     for upgrade in _starting(upgrades, cluster):
         if upgrade not in failing:
@@ -61,7 +72,7 @@ def _stage_unknown(upgrade: Object, cluster: Cluster) -> Iterator[Unseen]:
         said = cut(upgrade.condition(stage)["message"].text or "", 200)
         words = f" ({said})" if said else ""
         age = vm_states_times.age(since, cluster)
-        yield Unseen(f"when {_title(upgrade)} goes on: its condition {stage} is not True since {age}{words}")
+        yield Unseen(f"when {_title(upgrade)} goes on: its condition {stage} has not been True for {age}{words}")
         return
     try:
         _image(upgrade, cluster)

@@ -41,6 +41,7 @@ from virt_admit.model.node_updates import (
     kured,
     machine_rollouts,
     maintenance_updates,
+    rancher_updates,
     talos_upgrades,
     upgrade_plans,
 )
@@ -85,6 +86,7 @@ READS: Final[Reads] = union(
     machine_starts.SHORT_READS,
     upgrade_plans.READS,
     talos_upgrades.READS,
+    rancher_updates.READS,
     {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
@@ -156,20 +158,27 @@ def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Obj
 
 def of_orders(cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why nodes are not updated although an administrator has ordered it: the order goes on only after a change."""
-    for each in cluster.cached(_standing_orders):
+    for each in standing_orders(cluster):
         if each.certain:
             yield Obstacle(each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order))
 
 
 def order_doubts(cluster: Cluster) -> Iterator[str]:
     """Yield which orders to update nodes have not moved for long."""
-    yield from (
-        f"whether {each.reason}. {each.remedy}" for each in cluster.cached(_standing_orders) if not each.certain
-    )
+    yield from (f"whether {each.reason}. {each.remedy}" for each in standing_orders(cluster) if not each.certain)
+
+
+def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
+    """Return the orders to update nodes that do not go on, or may not."""
+    return cluster.cached(_standing_orders)
 
 
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
-    return (*upgrade_plans.standing(cluster), *talos_upgrades.standing(cluster))
+    return (
+        *upgrade_plans.standing(cluster),
+        *talos_upgrades.standing(cluster),
+        *rancher_updates.standing(cluster),
+    )
 
 
 def of_lock(cluster: Cluster) -> Iterator[Obstacle]:

@@ -197,7 +197,7 @@ def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> It
     for late in upgrade_progress.late(begun, options.node_minutes * 60, cluster):
         node = cluster.get(NODE, "", late.node)
         if node is not None:
-            reason = f"it is {late.phase} since {late.age}, and {options.node_minutes} min were expected"
+            reason = f"it has been {late.phase} for {late.age}, and {options.node_minutes} min were expected"
             remedy = typed("Look at the node and its console", about("describe", node, NODE))
             yield Stop(late.node, reason, remedy, problem_of(ProblemCause.NODE_UPDATE_LATE, node))
 

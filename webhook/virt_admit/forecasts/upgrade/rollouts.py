@@ -38,7 +38,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.machine_pools import Overlap
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import (
     cluster_updates,
     config_pool_updates,
@@ -331,6 +331,9 @@ def _machine_config_pool(
     if left >= 1:
         not_done = tuple(name for name in found.nodes if name in away)
         return replace(found, nodes=waiting, capacity=left, left_out=not_done)
+    if obstacle is not None and found.failing and waiting and not pool.at("spec", "paused").boolean:
+        which = f"{names(each.node for each in found.failing)}, which uses up its maxUnavailable {capacity}"
+        obstacle = replace(obstacle, reason=f"{obstacle.reason}. {names(waiting, 60)} comes after {which}")
     if away and found.nodes:
         absent = [node for node in own if node.name in away]
         obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)

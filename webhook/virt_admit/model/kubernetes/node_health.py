@@ -46,7 +46,7 @@ def silence(node: Object, cluster: Cluster) -> str:
 
 
 def silent_for(name: str, cluster: Cluster) -> str:
-    """Return since when a Node does not report, as ``does not report since 50 min``; empty: it does, or is not known."""
+    """Return since when a Node does not report, as ``has not reported for 50 min``; empty: it does, or is not known."""
     try:
         node = cluster.get(NODE, "", name)
     except Unseen:
@@ -56,7 +56,7 @@ def silent_for(name: str, cluster: Cluster) -> str:
     ready = node.condition("Ready")
     last = "lastTransitionTime" if ready["status"].text == "Unknown" else "lastHeartbeatTime"
     age = clock.since(ready[last].text, cluster)
-    return f"does not report since {clock.duration(age)}" if age is not None else "does not report"
+    return f"has not reported for {clock.duration(age)}" if age is not None else "does not report"
 
 
 def silence_now(name: str, cluster: Cluster) -> str:

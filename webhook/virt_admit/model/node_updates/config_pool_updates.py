@@ -7,6 +7,7 @@ openshift/oc:pkg/cli/admin/upgrade/status/workerpool.go#calculatePhase.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -70,9 +71,7 @@ def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
     for node in own:
         phase = Phase.NEXT if node.name in chosen else phases[node.name]
         since, exact = _since(node, phase, reports.get(node.name))
-        why = (
-            node.annotations.get(_REASON, "") if phase is Phase.FAILING else _drain_error(reports.get(node.name), phase)
-        )
+        why = (failure(node) or "") if phase is Phase.FAILING else _drain_error(reports.get(node.name), phase)
         nodes[node.name] = NodeUpdate(MACHINE_CONFIG_POOL.kind, pool.name, phase, since, exact, why)
     updating = pool.condition("Updating")
     began = clock.instant(updating["lastTransitionTime"].text) if updating["status"].text == "True" else None
@@ -81,13 +80,22 @@ def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
 
 def failure(node: Object) -> str | None:
     """Return the words with which the daemon of a node has stopped; None: it has not."""
-    return node.annotations.get(_REASON, "") if node.annotations.get(_STATE) in _FAILED else None
+    return _brief(node.annotations.get(_REASON, "")) if node.annotations.get(_STATE) in _FAILED else None
+
+
+def _brief(text: str) -> str:
+    """Return an error of the daemon with the begin of each digest alone, and without the checksum of the booted tree."""
+    return _DIGEST.sub(r"\1…", _CHECKSUM.sub("", text))
+
+
+_DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
+_CHECKSUM: Final = re.compile(r' \("[0-9a-f]{64}"\)')
 
 
 def degraded(pool: Object) -> str:
     """Return what a MachineConfigPool reports as an error; empty: none. The condition Degraded alone has no words."""
     said = [found for kind in _ERRORS if (found := pool.condition(kind))["status"].text == "True"]
-    texts = (_unquoted(each["message"].text or each["reason"].text or "") for each in said)
+    texts = (_brief(_unquoted(each["message"].text or each["reason"].text or "")) for each in said)
     return next(filter(None, texts), "see its conditions") if said else ""
 
 

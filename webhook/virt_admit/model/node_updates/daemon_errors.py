@@ -2,7 +2,7 @@
 
 Sources: openshift/machine-config-operator:pkg/daemon/daemon.go#validateOnDiskStateImpl #runPreflightConfigDriftCheck;
 pkg/daemon/on_disk_validation.go; pkg/daemon/drain.go#performDrain; pkg/daemon/update.go;
-docs/MachineConfigDaemon.md#recovering-from-config-drift.
+docs/MachineConfigDaemon.md#recovering-from-config-drift; https://github.com/openshift/machine-config-operator/issues/5133.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from virt_admit.model.node_updates.node_phases import NodeUpdate
 
 _FORCE: Final = "/run/machine-config-daemon-force"
 """While it exists the daemon skips its check of the disk and applies the configuration again. It then removes it."""
+_CURRENT: Final = "/etc/machine-config-daemon/currentconfig"
+"""What the daemon takes for the present configuration, whatever the annotation of the Node says."""
 _DRIFT: Final = re.compile(r"^unexpected on-disk state|\b(?:content|mode) mismatch for file\b")
 _OTHER_IMAGE: Final = re.compile(r"expected target osImageURL\b")
+_ARGUMENTS: Final = re.compile(r"missing expected kernel arguments\b")
+_VALIDATED: Final = re.compile(r"\bvalidating against (rendered-[\w.-]+)")
+_UNREADABLE: Final = re.compile(r"error reading config from disk|^(?:unexpected )?EOF$|unexpected end of JSON input")
+"""A file that a reset left empty or cut short."""
 _FILE: Final = re.compile(r'\bfile:? "([^"]+)"')
 _DRAIN: Final = "failed to drain node"
 _NOT_POSSIBLE: Final = re.compile(r"can't reconcile config|not reconcilable")
@@ -42,6 +48,11 @@ def of_update(node: Object, update: NodeUpdate) -> str:
 
 def _remedy(node: Object, reason: str) -> str:
     name = node.name
+    if _UNREADABLE.search(reason):
+        words = f"Write {_previous(node)} into {_CURRENT} of {name}, which its daemon cannot read"
+        return typed(words, _on_host(name, "ls", "-l", _CURRENT))
+    if _of_booted(reason) and _taken(node, reason):
+        return typed(_not_booted(node), _on_host(name, "rpm-ostree", "status"))
     if _DRIFT.search(reason) or _OTHER_IMAGE.search(reason):
         return typed(_drift(name, reason), _on_host(name, "touch", _FORCE))
     if _DRAIN in reason:
@@ -55,6 +66,36 @@ def _remedy(node: Object, reason: str) -> str:
     log = _on_host(name, "journalctl", "-b", "-u", "rpm-ostreed", "-u", "kubelet", "--no-pager", "-n", "200")
     known = f"Repair what the machine-config-daemon of {name} reports; its own log and that of the host say more"
     return typed(known, log)
+
+
+def _of_booted(reason: str) -> bool:
+    return bool(_OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason))
+
+
+def _taken(node: Object, reason: str) -> bool:
+    """Return whether the daemon of a node takes the configuration for its present one that it is to get."""
+    found = _VALIDATED.search(reason)
+    return found is not None and found[1] == node.annotations.get(config_pool_updates.DESIRED)
+
+
+def _previous(node: Object) -> str:
+    """Return the MachineConfig that a node certainly had, as far as that is known."""
+    known, wanted = (
+        node.annotations.get(key, "") for key in (config_pool_updates.CURRENT, config_pool_updates.DESIRED)
+    )
+    return f"MachineConfig {known}" if known and known != wanted else "the MachineConfig of before"
+
+
+def _not_booted(node: Object) -> str:
+    """Return what lets a node boot what its daemon believes to be booted: it compares two configurations, not the host."""
+    name, wanted = node.name, node.annotations.get(config_pool_updates.DESIRED, "")
+    old, known = _previous(node), node.annotations.get(config_pool_updates.CURRENT, "")
+    shown = f" (oc get machineconfig {argument(known)} -o json)" if known and known != wanted else ""
+    return (
+        f"{name} did not boot what {wanted} names, as after a reset before it had shut down. Its {_CURRENT} names {wanted} "
+        f"already, so {_FORCE} alone brings neither the image nor kernel arguments. Write {old}{shown} back into "
+        f"{_CURRENT}, then touch {_FORCE}: the daemon applies the difference and reboots {name}. See first what is booted"
+    )
 
 
 def _drift(name: str, reason: str) -> str:

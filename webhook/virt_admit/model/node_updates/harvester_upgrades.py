@@ -112,7 +112,7 @@ def _latest(form: _Form, cluster: Cluster) -> Object | None:
     return max(known, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
 
 
-_BEFORE_NODES: Final = ("LogReady", "ImageReady", "RepoReady")
+_BEFORE_NODES: Final = ("LogReady", "ImageReady", "RepoReady", "NodesPrepared", "SystemServicesUpgraded")
 """The conditions that have to be True before a node is touched (pkg/controller/master/upgrade/upgrade_controller.go)."""
 
 

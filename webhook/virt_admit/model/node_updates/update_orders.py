@@ -26,6 +26,8 @@ class StandingOrder(NamedTuple):
     remedy: str
     certain: bool
     """Whether it goes on only after an object is changed."""
+    brief: str = ""
+    """The reason in as few words as a finding has; empty: its begin says it."""
 
 
 def title(order: Object) -> str:

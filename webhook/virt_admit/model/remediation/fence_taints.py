@@ -89,7 +89,7 @@ class LeftTaint(NamedTuple):
     def reason(self) -> str:
         """What is wrong, as the end of a sentence about the node."""
         keys = list(dict.fromkeys(taint["key"].text or "" for taint in self.every))
-        return f"reports since {self.age}, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
+        return f"has reported for {self.age}, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
 
     def is_all(self, refusal: str) -> bool:
         """Whether nothing but these taints refuses a pod."""

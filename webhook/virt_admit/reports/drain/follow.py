@@ -245,7 +245,7 @@ def _head(found: _Moment, most: int, cluster: Cluster) -> str:
     if start is None:
         by = "not cordoned: nothing drains it"
     else:
-        since = f" since {age(start.since, cluster)}" if start.since is not None else ""
+        since = f" for {age(start.since, cluster)}" if start.since is not None else ""
         by = f"cordoned{since}" if start.cause is DrainCause.CORDON else f"drained by {start.by}{since}"
     of = f"{vms} of {count(most, 'VM')}" if most > vms else count(vms, "VM")
     return f"{found.node.name}, {by}. {of} and {count(len(found.left.pods), 'pod')} left"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
@@ -23,7 +24,7 @@ _MOST: Final = 8
 
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return the verdict first, then what stops it, the waves, the VMs and the settings that would save time."""
-    lines = [verdict(result, start), *_progress(result.progress), ""]
+    lines = [verdict(result, start), *_progress(result.progress, result.stops), ""]
     lines += _operators(result)
     lines += _stops(result.stops)
     lines += _waves(result.waves, start)
@@ -66,11 +67,13 @@ def span(duration: Range) -> str:
     return " to ".join(dict.fromkeys((hours(duration.low), hours(duration.high))))
 
 
-def _progress(progress: UpgradeProgress | None) -> Iterator[str]:
+def _progress(progress: UpgradeProgress | None, stops: Sequence[Stop]) -> Iterator[str]:
     if progress is None:
         return
     yield so_far(progress)
-    yield from map(in_flight, progress.in_flight[:_MOST])
+    for node in progress.in_flight[:_MOST]:
+        told = any(node.waits_for and node.waits_for in stop.reason for stop in stops)
+        yield in_flight(replace(node, waits_for="") if told and node.phase is Phase.FAILING else node)
     if len(progress.in_flight) > _MOST:
         yield f"and {len(progress.in_flight) - _MOST} more"
     if progress.next:
@@ -91,18 +94,19 @@ def so_far(progress: UpgradeProgress) -> str:
 
 def in_flight(node: NodeInFlight) -> str:
     """Return what a node is doing, since when, and what it waits for."""
-    since = f" since {node.age}" if node.age else ""
     waits = f" and waits for {node.waits_for}" if node.waits_for else ""
     if node.phase is Phase.FAILING:
-        return f"{node.node} has failed{since}" + (f": {node.waits_for}." if node.waits_for else ".")
-    return f"{node.node} {_DOES[node.phase]}{since}{waits}."
+        ago = f" for {node.age}" if node.age else ""
+        return f"{node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
+    now, lasting = _DOES[node.phase]
+    return f"{node.node} {f'has been {lasting} for {node.age}' if node.age else now}{waits}."
 
 
 _DOES: Final = {
-    Phase.DRAINING: "drains",
-    Phase.UPDATING: "is updated",
-    Phase.REBOOTING: "reboots",
-    Phase.RETURNING: "comes back",
+    Phase.DRAINING: ("drains", "draining"),
+    Phase.UPDATING: ("is being updated", "updating"),
+    Phase.REBOOTING: ("reboots", "rebooting"),
+    Phase.RETURNING: ("comes back", "coming back"),
 }
 
 

@@ -29,7 +29,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
 def check(node: Object, context: Context) -> Findings:
     found = fence_taints.left(node, context.cluster)
     if found is not None:
-        begin = f"it reports since {found.age}, but its taint {found.key} still ends every pod."
+        begin = f"it has reported for {found.age}, but its taint {found.key} still ends every pod."
         waits = fence_taints.waits_for(node.name, context.cluster)
         by_hand = fence_taints.is_by_hand(node.name, context.cluster)
         end = "Remove it, as the administrator who set it has to."

@@ -14,7 +14,7 @@ whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import evicted_pods, operator_budgets, pod_budgets, pod_counts
+from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, operator_budgets, pod_budgets, pod_counts
 from virt_admit.model.kubernetes import selectors, workloads
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
@@ -34,6 +34,7 @@ from virt_admit.rule import (
     ProblemCause,
     Unseen,
     count,
+    first_that_fits,
     gather,
     names,
     problem_of,
@@ -74,11 +75,15 @@ def check(budget: Object, context: Context) -> Findings:
         if unseen:
             raise Unseen(unseen)
         return
-    pod = others[0]
+    pod, path = others[0], _limit(budget)
+    begin = f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
+    remedy = pod_counts.remedy(budget, pod_counts.owner(pod, context.cluster))
+    choices = []
+    if any(each for each in others if eviction_policy.choice(each, budget, context.cluster)):
+        choices.append(f"{begin}{remedy}, or unhealthyPodEvictionPolicy: AlwaysAllow.")
     yield Finding(
-        _limit(budget),
-        f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
-        f"{pod_counts.remedy(budget, pod_counts.owner(pod, context.cluster))}.",
+        path,
+        first_that_fits(path, check.id, *choices, f"{begin}{remedy}."),
         problem=problem_of(ProblemCause.BUDGET, budget),
     )
 

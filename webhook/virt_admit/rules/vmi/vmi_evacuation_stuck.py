@@ -2,7 +2,8 @@
 
 **Why.** A drain or an upgrade requested the evacuation (``status.evacuationNodeName``) and waits. No migration is running:
 all of them failed, a migration that does not end holds the only place, or the strategy is ``External`` and no controller
-acts. A VMI that waits for a place which becomes free is not stuck.
+acts. A VMI that waits for a place which becomes free is not stuck. Or a migration is running, and its target pod does not
+start.
 
 **Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at virt-controller and the
 limits, and with ``External`` at the controller that moves the VM. Else shut the VM down. The mark
@@ -14,14 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states, vm_states_failures
-from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect
+from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
 from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel, ruling
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
-from virt_admit.model.messages import cut_middle, sentence
+from virt_admit.model.messages import cut, cut_middle, sentence
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import (
     Action,
@@ -45,7 +46,7 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(vm_states.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: ()}),
+    reads=union(vm_states.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()}),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -70,6 +71,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
         return
     if moving:
+        yield from _held_target(vmi, context.cluster)
         return
     now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
     if now is not None and last is not None and now - last < timedelta(microseconds=longest // 1000):
@@ -93,6 +95,25 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (120, 80, 50)]
     yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+
+
+def _held_target(vmi: Object, cluster: Cluster) -> Findings:
+    """Yield that the target pod of a migration does not start: the next one meets the same cause."""
+    found = vm_states.of(vmi, cluster)
+    if found.state not in _OF_TARGET or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
+        return
+    ruled = ruling(vmi, found, cluster)
+    if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:
+        return
+    mark = vmi.at("status", "evacuationNodeName")
+    begin = f"a drain of node {mark.text} waits for this VMI: "
+    choices = [f"{begin}{cut(ruled.reason, length)}. See virt-admit explain." for length in (200, 140, 110, 80, 50)]
+    yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+
+
+_OF_TARGET: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY)
+_TARGET_STARTS: Final = timedelta(minutes=10)
+"""A target pod has pulled its images and attached its volumes by then."""
 
 
 def _held_place(vmi: Object, cluster: Cluster) -> Ruling | None:

@@ -14,12 +14,17 @@ pods that still serve a certificate that has ended.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from virt_admit.model import api_discovery
 from virt_admit.model.kubernetes import clock, kinds, webhook_bundles
 from virt_admit.model.kubernetes.kinds import API_SERVICE
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubernetes.webhook_bundles import Bundle
+from virt_admit.model.messages import sentence
 from virt_admit.rule import (
+    MUTATING_CONFIGURATION,
+    VALIDATING_CONFIGURATION,
     Action,
+    Cluster,
     Context,
     Finding,
     Findings,
@@ -28,8 +33,10 @@ from virt_admit.rule import (
     Unseen,
     count,
     duration,
+    first_that_fits,
     problem_of,
     rule,
+    union,
 )
 
 
@@ -40,7 +47,11 @@ class Params:
 
 @rule(
     kinds=webhook_bundles.KINDS,
-    reads=clock.READS,
+    reads=union(
+        clock.READS,
+        api_discovery.READS,
+        {VALIDATING_CONFIGURATION: ("webhooks",), MUTATING_CONFIGURATION: ("webhooks",)},
+    ),
     action=Action.WARN,
     event="WebhookBundleExpired",
     at_admission=False,
@@ -52,7 +63,7 @@ class Params:
 )
 def check(obj: Object, context: Context[Params]) -> Findings:
     if kinds.of(obj) is API_SERVICE and (obj.at("spec", "group").text or "").endswith(webhook_bundles.PRODUCTS):
-        yield from _served(obj)
+        yield from _served(obj, context.cluster)
     ahead = timedelta(seconds=context.params.ahead / SECOND)
     for bundle in webhook_bundles.bundles(obj):
         now = clock.now(context.cluster)
@@ -63,18 +74,38 @@ def check(obj: Object, context: Context[Params]) -> Findings:
             yield Finding(bundle.field.path, _message(bundle, now, obj))
 
 
-def _served(obj: Object) -> Findings:
+def _served(obj: Object, cluster: Cluster) -> Findings:
     """Yield that an API service serves a certificate that has ended, whatever its CA."""
     expired = webhook_bundles.served_expired(obj)
-    if expired:
-        pods = obj.at("spec", "service", "name").text or "its Service"
-        message = (
-            f"it serves a certificate {expired}, so its requests fail, and those of its webhooks. "
-            f"Restart the pods of {pods}, and check their operator."
-        )
-        yield Finding(
-            obj.condition("Available")["status"].path, message, problem=problem_of(ProblemCause.COMPONENT, obj)
-        )
+    if not expired:
+        return
+    namespaces = api_discovery.held_namespaces(obj, cluster)
+    fail = "its requests and those of its webhooks fail" if _has_webhooks(obj, cluster) else "its requests fail"
+    effects = [f"{fail}, and {api_discovery.stay(namespaces, width)}" for width in (60, 30, 1)] if namespaces else []
+    remedy = api_discovery.remedy(obj, cluster)
+    does = f"{sentence(remedy.words.partition(', which serves')[0])[:-1]} after each rotation."
+    if not remedy.words.startswith("restart"):
+        name = obj.at("spec", "service", "name").text or "its Service"
+        does = f"Restart the pods of {name}, and check their operator."
+    path = obj.condition("Available")["status"].path
+    short = does.replace(" after each rotation", "")
+    texts = [
+        f"it serves a certificate {expired}, so {effect}. {remedied}"
+        for effect in (*effects, fail)
+        for remedied in dict.fromkeys((does, short))
+    ]
+    message = first_that_fits(path, "webhook-bundle-expired", *texts)
+    command = remedy.command if remedy.words.startswith("restart") else ""
+    yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
+
+
+def _has_webhooks(obj: Object, cluster: Cluster) -> bool:
+    """Return whether a webhook is known that the pods of an API service answer."""
+    own = obj.at("spec", "service")
+    place = own["namespace"].text, own["name"].text
+    configurations = (each for kind in webhook_bundles.KINDS[:2] for each in cluster.known(kind))
+    services = (hook.at("clientConfig", "service") for each in configurations for hook in each["webhooks"].items())
+    return any((each["namespace"].text, each["name"].text) == place for each in services)
 
 
 def _message(bundle: Bundle, now: datetime, obj: Object) -> str:

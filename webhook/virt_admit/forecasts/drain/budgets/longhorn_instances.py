@@ -13,16 +13,19 @@ from typing import Final
 
 from virt_admit.forecasts.drain.budgets import longhorn_migrations
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ATTACHMENT,
     LONGHORN_ENGINE,
     LONGHORN_MANAGER,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
+    PDB,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = union(
@@ -50,9 +53,13 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
     if own != node:
         return OperatorAnswer(
             Way.NOW,
-            f"Longhorn wrote it for the instance manager of {own}, but it selects that of {node}, so cordoning {node} "
-            "does not remove it",
-            f"Cordon {own} until Longhorn has removed it, then uncordon {own}, and update Longhorn.",
+            f"Longhorn wrote it for the instance manager of {own}, but it selects that of {node} (pod {eviction.pod.name}), so "
+            f"cordoning {node} does not remove it{_unguarded(eviction)}",
+            typed(
+                f"Update Longhorn (fixed in 1.3.3 and 1.4.2). Until then cordon {own}, wait until Longhorn has removed the "
+                f"budget, and uncordon {own}",
+                shell("kubectl", "cordon", argument(own)),
+            ),
         )
     keeper = manager.at("status", "ownerID").text or node
     if keeper != node and _leaves_it_to_the_node(eviction):
@@ -70,6 +77,22 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
         "Longhorn keeps the budget while an engine runs",
         "Update Longhorn, which removes such orphaned engines from 1.9 on with orphan-resource-auto-deletion.",
     )
+
+
+def _unguarded(eviction: PodEviction) -> str:
+    """Return that Longhorn guards the pod no more, as it has removed the budget of its own; empty: it has one, or is unread.
+
+    Longhorn removes it only where no attached volume and no last healthy copy needs the node (#canDeleteInstanceManagerPDB).
+    """
+    namespace, name = eviction.budget.namespace, eviction.pod.name
+    manager = find(eviction.cluster, LONGHORN_MANAGER, namespace, name)
+    if manager is None or manager.at("spec", "nodeID").text != eviction.node:
+        return ""
+    try:
+        own = eviction.cluster.get(PDB, namespace, name)
+    except Unseen:
+        return ""
+    return "" if own is not None else ". No data is at stake: Longhorn has removed the pod's own budget already"
 
 
 _BY_HAND: Final = "longhorn-api"

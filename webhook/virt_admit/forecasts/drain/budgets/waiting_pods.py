@@ -77,14 +77,15 @@ def only_here(pod: Object, here: str, cluster: Cluster) -> HeldUp | None:
     placed = _demands(pod) if all(_AFFINITY in each for each in lasting) else ""
     why = placed or names(dict.fromkeys(each for some in lasting for each in some), 120)
     age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
-    since = f" since {clock.duration(age)}" if age is not None else ""
+    since = f" for {clock.duration(age)}" if age is not None else ""
+    stays = "has been Pending" if since else "is Pending"
     only = (
         f"{placed}, and the only one is {here}"
         if placed == _ON_CONTROL_PLANE
         else f"no other node than {here} would take it{f' ({why})' if why else ''}"
     )
     reason = (
-        f"pod {pod.name} is Pending{since}: {only}, which is drained. The drain waits for this pod and the pod for that node, "
+        f"pod {pod.name} {stays}{since}: {only}, which is drained. The drain waits for this pod and the pod for that node, "
         "so neither ends by itself"
     )
     return HeldUp(reason, _way_out(pod, placed, here, cluster))

@@ -44,10 +44,10 @@ def reason(vmi: Object) -> str:
 
 
 def words(vmi: Object, cluster: Cluster) -> str:
-    """Return that a guest is paused, by what and since when: ``paused by an I/O error since 56 min``; empty: it is not."""
+    """Return that a guest is paused, by what and since when: ``paused by an I/O error for 56 min``; empty: it is not."""
     why = reason(vmi)
     since = clock.instant(vmi.condition("Paused")["lastTransitionTime"].text)
-    age = f" since {vm_states_times.clock_words(since, cluster)}" if since is not None else ""
+    age = f" {vm_states_times.lasting(since, cluster)}" if since is not None else ""
     by = _WORDS.get(why)
     return f"paused{f' by {by}' if by else ''}{age}" if why else ""
 

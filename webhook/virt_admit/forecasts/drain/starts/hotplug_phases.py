@@ -89,7 +89,7 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     created = clock.instant(pod.metadata["creationTimestamp"].text)
     if not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
         return None
-    since = f"its pod {pod.name} runs since {vm_states_times.age(created, cluster)}"
+    since = f"its pod {pod.name} has run for {vm_states_times.age(created, cluster)}"
     node = vmi.at("status", "nodeName").text or ""
     if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)

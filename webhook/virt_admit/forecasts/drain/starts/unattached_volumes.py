@@ -38,7 +38,7 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     if pod is None or not vm_states_times.is_older(created, _LATE, cluster):
         return None
     node = vmi.at("status", "nodeName").text or ""
-    waits = f"it is not attached: pod {pod.name} is Pending since {vm_states_times.age(created, cluster)}"
+    waits = f"it is not attached: pod {pod.name} has been Pending for {vm_states_times.age(created, cluster)}"
     if found := _out_of_reach(vmi, volume, claim, node, cluster):
         return found._replace(reason=f"{waits}, because {found.reason}")
     said = pod.condition("PodScheduled")["message"].text if not pod.at("spec", "nodeName").text else ""

@@ -143,7 +143,7 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     if pod is not None and pod.condition("Ready")["status"].text != "True":
         return None
     node = vmi.at("status", "nodeName").text or ""
-    late = f"virt-handler on {node} has its pod since {vm_states_times.age(entered, cluster)} and reports no guest"
+    late = f"virt-handler on {node} has had its pod for {vm_states_times.age(entered, cluster)} and reports no guest"
     handler = virt_handlers.pod(cluster, node)
     command = (
         shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace)

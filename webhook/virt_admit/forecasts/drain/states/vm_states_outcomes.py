@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.states import left_pods, vm_states, vm_states_motion, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import age, clock_words, moment
+from virt_admit.forecasts.drain.states.vm_states_times import age, lasting, moment
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.model import deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -121,11 +121,11 @@ def _stale_mark(case: Case) -> Ruling:
 def _marked(case: Case) -> Ruling:
     if case.found.holders:
         return _queued(case)
-    since = f" since {clock_words(case.found.since, case.cluster)}" if case.found.since else ""
+    since = f" {lasting(case.found.since, case.cluster)}" if case.found.since else ""
     if case.found.late:
-        reason = f"is marked for evacuation{since}, but KubeVirt has not created a migration"
+        reason = f"has been marked for evacuation{since}, but KubeVirt has not created a migration"
         return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
-    return Ruling(StateEffect.WAITS, f"is marked for evacuation{since}; KubeVirt creates its migration next")
+    return Ruling(StateEffect.WAITS, f"has been marked for evacuation{since}; KubeVirt creates its migration next")
 
 
 def _two_pods(case: Case) -> Ruling:
@@ -209,15 +209,15 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     if state.holders:  # its objects were read at two moments: it holds a place, and seems to wait for one
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
-    since = f" since {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
+    since = f" for {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
     if own is None or not own.effect or state.state is State.RUNNING:
         return Ruling(own.effect if own is not None else StateEffect.WAITS, f"{full_name}{since}", remedy)
     return Ruling(own.effect, f"{full_name}{since} ({own.reason})", remedy)
 
 
 def _no_target(case: Case) -> Ruling:
-    since = clock_words(case.found.since, case.cluster)
-    reason = f"KubeVirt has not created its target pod since {since}"
+    since = lasting(case.found.since, case.cluster)
+    reason = f"KubeVirt has not created its target pod {since}"
     return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
 
 
@@ -238,8 +238,8 @@ def _preparing(case: Case) -> Ruling:
     phase = case.found.migration.at("status", "phase").text if case.found.migration is not None else None
     here = case.vmi.at("status", "nodeName").text
     where = f" on {here}" if phase == "TargetReady" and here else _on(case.found)
-    since = clock_words(case.found.since, case.cluster)
-    return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered since {since}")
+    since = lasting(case.found.since, case.cluster)
+    return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered {since}")
 
 
 _OVERDUE: Final = timedelta(minutes=5)
@@ -248,13 +248,13 @@ _OVERDUE: Final = timedelta(minutes=5)
 
 def _running(case: Case) -> Ruling:
     settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
-    since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
+    since = f" for {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
     if case.found.until is not None and vm_states_times.is_older(case.found.until, _OVERDUE, case.cluster):
-        reason = f"migrates{_to(case.found)}{since}; its time was over at {_until(case)}, and it still runs"
+        reason = f"{_migrates(since)}{_to(case.found)}{since}; its time was over at {_until(case)}, and it still runs"
         return Ruling(StateEffect.UNKNOWN, reason, typed("see why virt-handler does not end it", _describe(case.vmi)))
-    reason = f"migrates{_to(case.found)}{since}{usual}{_end(case)}"
+    reason = f"{_migrates(since)}{_to(case.found)}{since}{usual}{_end(case)}"
     deadline = migration_timeouts.seconds(case.vmi, settings)
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
     if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
@@ -278,6 +278,10 @@ def _end(case: Case) -> str:
     return f"; if it has not ended {at}, KubeVirt cancels{' and repeats' if _is_repeated(case) else ''} it"
 
 
+def _migrates(since: str) -> str:
+    return "has been migrating" if since else "migrates"
+
+
 def _is_repeated(case: Case) -> bool:
     """Whether KubeVirt makes a migration again that it has cancelled: not one that a person or another program made."""
     return case.found.migration is not None and migrations.is_automatic(case.found.migration)
@@ -285,8 +289,8 @@ def _is_repeated(case: Case) -> bool:
 
 def _paused(case: Case) -> Ruling:
     until = f", at most until {_until(case)}" if case.found.until else ""
-    since = f" since {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
-    reason = f"migrates{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
+    since = f" for {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
+    reason = f"{_migrates(since)}{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
     return Ruling(StateEffect.WAITS, reason)
 
 
@@ -296,7 +300,7 @@ def _post_copy(case: Case) -> Ruling:
 
 
 def _aborting(case: Case) -> Ruling:
-    reason = f"its migration{_to(case.found)} is being cancelled since {clock_words(case.found.since, case.cluster)}"
+    reason = f"its migration{_to(case.found)} is being cancelled {lasting(case.found.since, case.cluster)}"
     if case.found.late:
         return Ruling(StateEffect.UNKNOWN, reason, f"look at the events of the VMI: {_describe(case.vmi)}")
     return Ruling(StateEffect.WAITS, reason)
@@ -310,7 +314,7 @@ def _arrived(case: Case) -> Ruling:
     left = f"has left for {case.found.target}"
     if not case.found.late:
         return Ruling(StateEffect.WAITS, f"{left}; its old pod ends")
-    since = f" since {age(case.found.since, case.cluster)}" if case.found.since is not None else ""
+    since = f" for {age(case.found.since, case.cluster)}" if case.found.since is not None else ""
     ready = case.vmi.condition("Ready")
     said = ready["message"].text or ready["reason"].text or "no reason given"
     holds = (
@@ -346,8 +350,8 @@ def _keeps_state(vmi: Object) -> bool:
 
 
 def _decentralized(case: Case) -> Ruling:
-    since = clock_words(case.found.since, case.cluster)
-    reason = f"migrates between clusters since {since}, so its end cannot be determined"
+    since = lasting(case.found.since, case.cluster)
+    reason = f"has been migrating between clusters {since}, so its end cannot be determined"
     remedy = "see which end waits, here virt-handler of its node, and cancel the migration if it lasts"
     return Ruling(StateEffect.UNKNOWN, reason, typed(remedy, _describe(case.vmi)))
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import clock_words, lasting, moment
+from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import network_plugins, unpullable_images
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
@@ -78,17 +78,17 @@ def _given_up(vmi: Object, cluster: Cluster) -> int:
 
 def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod runs, but it or the pod that attaches its volumes is not ready."""
-    since = clock_words(found.since, cluster)
+    lasts = lasting(found.since, cluster)
     target = _target(found, cluster)
     if target is None or target.condition("Ready")["status"].text != "True":
-        reason = f"its target pod{_on(found)} is not ready since {since}"
+        reason = f"its target pod{_on(found)} has not been ready {lasts}"
         return _started_late(vmi, found, target, reason, "", cluster)
     attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
     if attaching or not vm_states_motion.motion(cluster).pods_complete:
         waiting = next((pod for pod in attaching if pod.full_name == found.detail), None)
-        reason = f"the pod that attaches its volumes{_on(found)} is not ready since {since}"
+        reason = f"the pod that attaches its volumes{_on(found)} has not been ready {lasts}"
         return _started_late(vmi, found, waiting, reason, "", cluster)
-    reason = f"KubeVirt has not created the pod that attaches its volumes{_on(found)} since {since}"
+    reason = f"KubeVirt has not created the pod that attaches its volumes{_on(found)} {lasts}"
     ruled = not_created(vmi, found, reason, cluster)
     if ruled.effect is StateEffect.UNKNOWN and not found.late:
         return Ruling(StateEffect.WAITS, reason)

@@ -31,12 +31,12 @@ class BrokenPod(NamedTuple):
     why: str
     """``CrashLoopBackOff, container manager OOMKilled at its limit of 300Mi``; empty: nothing says so."""
     since: str
-    """`` since 312 min``; empty: not known."""
+    """`` for 312 min``; empty: not known."""
     remedy: str
 
     @property
     def words(self) -> str:
-        """Return the pod with its fault, as ``pod NAME is not ready since 5 min: CrashLoopBackOff``."""
+        """Return the pod with its fault, as ``pod NAME is not ready for 5 min: CrashLoopBackOff``."""
         return f"pod {self.pod.name} is not ready{self.since}{f': {self.why}' if self.why else ''}"
 
 
@@ -54,7 +54,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     if not ready.present and not any(True for _ in pod.at("status", "conditions").items()):
         return None
     age = clock.since(ready["lastTransitionTime"].text, cluster)
-    since = f" since {clock.duration(age)}" if age is not None else ""
+    since = f" for {clock.duration(age)}" if age is not None else ""
     why, container = _fault(pod)
     return BrokenPod(pod, why, since, _remedy(pod, why, container))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
@@ -46,12 +46,26 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
     return [title, *found, ""] if found else []
 
 
+def _unless_told(reason: str, notes: Sequence[str]) -> str:
+    """Return a reason without the words after a colon that a note of the drain has already."""
+    parts = reason.split(": ")
+    for end in range(1, len(parts)):
+        words = ": ".join(parts[end:])
+        if len(words) > _SHORT and any(words in note for note in notes):
+            return f"{': '.join(parts[:end]).removesuffix(' is reporting')} (see above)"
+    return reason
+
+
+_SHORT: Final = 40
+"""Characters that may stand twice."""
+
+
 def upgrade(report: NodeReport) -> Iterator[tuple[str, str]]:
     """Yield the place of the node in an upgrade."""
     found = report.upgrade
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
-        yield "because", found.because
+        yield "because", _unless_told(found.because, report.drain.notes)
     if found.start is not None and found.end is not None:
         yield "begins after", span(found.start)
         yield "ends after", span(found.end)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
+from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -158,6 +158,8 @@ def _queue(report: VmReport) -> str:
     if not queue.waits:
         return "it does not wait for a place"
     others = f" with {count(queue.others, 'other VM')}" if queue.others else ""
+    if any(queue.limit and queue.limit in event.reason for event in report.events):
+        return f"waits for a place{others}, as below"
     return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
 
 
@@ -180,8 +182,17 @@ def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
     for event in report.events:
         first = said.setdefault(event.reason, EVENTS[event.event])
         again = first != EVENTS[event.event] and len(event.reason) > _SHORT
-        reason, remedy = (f"as for {first}", "") if again else (event.reason, event.remedy)
+        reason, remedy = (f"as for {first}", "") if again else (_unless_said(event, said), event.remedy)
         yield EVENTS[event.event], event.outcome, reason, remedy
+
+
+def _unless_said(event: EventForecast, said: Mapping[str, str]) -> str:
+    """Return the reason of an event without the words of another one that it has in it."""
+    inner = ((reason, first) for reason, first in said.items() if len(reason) > _SHORT and reason != event.reason)
+    for reason, first in inner:
+        if event.reason.endswith(reason):
+            return f"{event.reason.removesuffix(reason)}as for {first}"
+    return event.reason
 
 
 def todo(report: VmReport) -> tuple[str, ...]:

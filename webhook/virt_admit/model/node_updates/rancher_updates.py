@@ -1,0 +1,167 @@
+"""Upgrades of Harvester that stand still because Rancher waits: for its own cluster, or for bundles that nothing applies.
+
+Rancher updates Kubernetes on the nodes after the bundle of the system-upgrade-controller is ready. The agent of Fleet applies
+bundles, so an agent that was scaled down stops all of it without an error. Sources: harvester/harvester:
+package/upgrade/upgrade_manifests.sh, :pkg/controller/master/upgrade/upgrade_controller.go; rancher/rancher:
+pkg/controllers/provisioningv2/managedchart, :pkg/controllers/capr/managesystemagent; rancher/fleet:internal/cmd/agent;
+https://github.com/harvester/harvester/issues/4119 and #4525.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import (
+    DEPLOYMENT,
+    FLEET_BUNDLE,
+    HARVESTER_UPGRADE,
+    NODE,
+    RANCHER_CLUSTER,
+    STATEFUL_SET,
+    UPGRADE_PLAN,
+    Kind,
+)
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut, names
+from virt_admit.model.node_updates import harvester_upgrades, update_orders
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT
+from virt_admit.model.node_updates.update_orders import StandingOrder
+
+_LOCAL: Final = "fleet-local"
+"""The namespace of what Rancher knows of the cluster in which it runs."""
+_REPLICAS: Final = ("spec.replicas", "status.readyReplicas")
+
+READS: Final[Reads] = union(
+    clock.READS,
+    harvester_upgrades.READS,
+    {
+        RANCHER_CLUSTER: ("spec.kubernetesVersion", "status.conditions"),
+        FLEET_BUNDLE: ("status.conditions", "status.display"),
+        DEPLOYMENT: _REPLICAS,
+        STATEFUL_SET: _REPLICAS,
+        NODE: ("status.nodeInfo.kubeletVersion",),
+    },
+)
+
+_PAUSE: Final = timedelta(minutes=15)
+"""An upgrade scales such a controller down for less, while it changes its charts."""
+_USUAL: Final = timedelta(minutes=30)
+"""A bundle is applied, and the first node is chosen, by then."""
+
+
+class _Wait(NamedTuple):
+    """Something for which an upgrade waits."""
+
+    obj: Object
+    words: str
+    since: str | None
+
+
+class _Controller(NamedTuple):
+    """A controller without which a wait does not end."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    applies: bool
+    """Whether it applies bundles; the others act on the cluster of Rancher."""
+
+
+_CONTROLLERS: Final = (
+    _Controller(DEPLOYMENT, "cattle-fleet-local-system", "fleet-agent", True),
+    _Controller(STATEFUL_SET, "cattle-fleet-local-system", "fleet-agent", True),
+    _Controller(DEPLOYMENT, "cattle-fleet-system", "fleet-controller", True),
+    _Controller(DEPLOYMENT, "cattle-system", "rancher", False),
+    _Controller(DEPLOYMENT, "cattle-provisioning-capi-system", "capi-controller-manager", False),
+)
+
+
+def standing(cluster: Cluster) -> Iterator[StandingOrder]:
+    """Yield the upgrade of Harvester that waits for Rancher, if no node of it is under way."""
+    for update in harvester_upgrades.upgrades(cluster):
+        begun = any(node.phase in IN_FLIGHT for node in update.nodes.values())
+        kind = HARVESTER_UPGRADE if update.kind == HARVESTER_UPGRADE.kind else UPGRADE_PLAN
+        own = [each for each in cluster.known(kind) if each.name == update.name]
+        if own and not begun and not update.paused:
+            yield from _of(own[0], cluster)
+
+
+def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
+    waits = [*_clusters(cluster), *_bundles(cluster)]
+    ages = [age for each in waits if (age := clock.since(each.since, cluster)) is not None]
+    lasts = max(ages, default=timedelta())
+    if not waits or lasts < _PAUSE:
+        return
+    title, words = update_orders.title(upgrade), ". ".join(each.words for each in waits[:2])
+    moved = f"no node of it has begun, and it has not moved for {clock.duration(lasts)}: {words}"
+    off, silent = _idle(waits, cluster)
+    if off is not None:
+        also = f"{off.namespace}/{off.name}"
+        scale = kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1")
+        does = "applies it" if off.applies else "goes on with it"
+        reason = f"{title}: {moved}. Nothing {does}, because {off.kind.kind} {also} has 0 replicas"
+        remedy = typed("Scale it up, after which the upgrade goes on by itself", scale)
+        held, begun = update_orders.title(waits[-1].obj), clock.duration(lasts)
+        brief = f"no node has begun for {begun}: {off.kind.kind} {also} has 0 replicas, and {held} waits for it"
+        yield StandingOrder(upgrade, reason, remedy, True, brief)
+    elif lasts >= _USUAL:
+        waiting, of = waits[-1].obj, (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER)
+        see, why = typed("See what it waits for", about("describe", waiting, of)), ""
+        if silent is not None:
+            why = f". {silent.kind.kind} {silent.namespace}/{silent.name} has no ready pod"
+            see = typed("Repair that first", kubectl("describe", silent.kind, silent.name, silent.namespace))
+        yield StandingOrder(upgrade, f"{title} goes on: {moved}{why}", see, False)
+
+
+def _clusters(cluster: Cluster) -> Iterator[_Wait]:
+    """Yield the cluster of Rancher in which it runs, while it is not updated."""
+    for each in cluster.known(RANCHER_CLUSTER, _LOCAL):
+        updated = each.condition("Updated")
+        if updated["status"].text in ("False", "Unknown"):
+            said = update_orders.quoted(updated["message"].text)
+            yield _Wait(
+                each, f"{update_orders.title(each)}{_step(each, cluster)} is not updated{said}", _since(updated)
+            )
+
+
+def _step(each: Object, cluster: Cluster) -> str:
+    """Return from which release to which a cluster is updated."""
+    new = each.at("spec", "kubernetesVersion").text
+    old = {node.at("status", "nodeInfo", "kubeletVersion").text for node in cluster.known(NODE)} - {None, new}
+    return f" ({names(sorted(map(str, old)), 60)} to {cut(new, 40)})" if new and old else ""
+
+
+def _bundles(cluster: Cluster) -> Iterator[_Wait]:
+    """Yield the bundles for this cluster that are not ready; a state such as Modified is no wait."""
+    for each in sorted(cluster.known(FLEET_BUNDLE, _LOCAL), key=lambda each: each.name):
+        ready, state = each.condition("Ready"), each.at("status", "display", "state").text or ""
+        if ready["status"].text == "False" and state in ("WaitApplied", "ErrApplied", "NotReady", "Pending"):
+            said = "" if state == "WaitApplied" else update_orders.quoted(ready["message"].text)
+            lasts = clock.lasting(_since(ready), cluster)
+            yield _Wait(each, f"{update_orders.title(each)} is {state}{lasts}{said}", _since(ready))
+
+
+def _since(condition: Field) -> str | None:
+    return condition["lastUpdateTime"].text or condition["lastTransitionTime"].text
+
+
+def _idle(waits: Sequence[_Wait], cluster: Cluster) -> tuple[_Controller | None, _Controller | None]:
+    """Return the first controller of these waits that has no replicas, and the first one without a ready pod."""
+    bundles = any(each.obj.kind == FLEET_BUNDLE.kind for each in waits)
+    off = silent = None
+    for each in _CONTROLLERS:
+        found = find(cluster, each.kind, each.namespace, each.name) if bundles or not each.applies else None
+        if found is None:
+            continue
+        if found.at("spec", "replicas").integer == 0:
+            off = off or each
+        elif not found.at("status", "readyReplicas").integer:
+            silent = silent or each
+    return off, silent

@@ -1,0 +1,100 @@
+"""A node has been cordoned or drained for long, and something refuses the eviction of a pod that is not of a VM.
+
+**Why.** Who drains the node tries the eviction again and again without an error of its own: ``kubectl drain``, a roll-out, or a
+Machine that is being deleted and is not replaced before its node is empty.
+
+**Fix.** End what the finding names. ``virt-admit drain NAME`` has the whole reason, and the remedy with its command.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from virt_admit.forecasts.drain import pod_evictions, progress
+from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
+from virt_admit.model import machine_nodes
+from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.cluster import entry, more_may_exist
+from virt_admit.model.messages import cut, ended, room
+from virt_admit.model.remediation import machine_drain
+from virt_admit.rule import (
+    CAPI_MACHINE,
+    MACHINE,
+    NODE,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    rule,
+    union,
+)
+
+_PATIENCE = timedelta(minutes=10)
+"""Pods that start elsewhere are ready by then, so that their budget lets the next one go."""
+_TOLD = (ProblemCause.NODE_SILENT, ProblemCause.NODE_CANNOT_END_PODS)
+"""Causes of the node itself, which ``node-not-reporting`` names."""
+
+
+@rule(
+    kinds=(NODE,),
+    reads=union(
+        pod_evictions.READS,
+        progress.READS,
+        machine_drain.READS,
+        {CAPI_MACHINE: ("metadata.deletionTimestamp",), MACHINE: ("metadata.deletionTimestamp",)},
+    ),
+    action=Action.WARN,
+    event="DrainBlocked",
+    at_admission=False,
+    sources=(
+        "kubernetes/kubernetes:pkg/registry/core/pod/storage/eviction.go#checkAndDecrement",
+        "kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/drain.go#EvictPods",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    cluster = context.cluster
+    start = progress.start(node, cluster)
+    age = clock.since(clock.stamp(start.since), cluster) if start is not None else None
+    if start is None or age is None or age < _PATIENCE:
+        return
+    machine = next(_deleted(node.name, cluster), None)
+    spared = frozenset(_spared(node.name, machine, cluster))
+    found = [
+        each for each in pod_evictions.of_node(cluster, node.name, spared=spared).blockers if each.cause not in _TOLD
+    ]
+    unread = list(more_may_exist(cluster, CAPI_MACHINE)) if found and start.cause is DrainCause.CORDON else []
+    if unread:  # a Machine that is being deleted may leave these pods alone
+        yield from unread
+    elif found:
+        path = node.metadata["name"].path
+        begin = _begin(start, machine, clock.duration(age))
+        message = f"{found[0].subject}: {found[0].reason}"
+        told = cut(message, room(path, check.id) - len(begin) - 1)
+        command = shell("virt-admit", "drain", argument(node.name))
+        yield Finding(path, ended(f"{begin}{told}"), value=node.name, problem=found[0].id, command=command)
+
+
+def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:
+    """Return what is under way: a cordon alone may be no drain yet."""
+    if machine is not None:
+        return f"Machine {cut(machine.full_name, 60)} is being deleted for {lasts} and waits: "
+    if start.cause is DrainCause.CORDON:
+        return f"cordoned for {lasts}, and a drain does not end: "
+    return f"{cut(start.by, 60)} drains it for {lasts} and waits: "
+
+
+def _deleted(node: str, cluster: Cluster) -> Iterator[Object]:
+    machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
+    yield from (each for each in machines if machine_nodes.node_name(each, cluster) == node)
+
+
+def _spared(node: str, machine: Object | None, cluster: Cluster) -> Iterator[str]:
+    """Yield the pods that Cluster API does not evict when it deletes the Machine of a node."""
+    if machine is not None and kinds.of(machine) is CAPI_MACHINE:
+        for pod in entry(cluster, evicted_pods.by_node, node) or ():
+            if machine_drain.spared(pod, machine, cluster) is not None:
+                yield pod.full_name
