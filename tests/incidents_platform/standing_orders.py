@@ -140,7 +140,7 @@ def update_of_kubevirt_with_a_dead_node() -> Incident:
 
 
 def agent_of_fleet_scaled_down() -> Incident:
-    """The charts were changed, and nothing scaled the agent of Fleet up again: Rancher waits for a bundle for ever."""
+    """The charts were changed, and nothing scaled the agent of Fleet up again: Rancher waits for a bundle without an end."""
     items = harvester((1, 1), HARVESTER, "allow-if-replica-is-stopped") + harvester_vm("web", "h2", (1, 1))
     done = [
         {"type": kind, "status": "True", "lastUpdateTime": ago(hours=1)}

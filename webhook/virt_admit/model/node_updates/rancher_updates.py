@@ -139,7 +139,7 @@ def _step(each: Object, cluster: Cluster) -> str:
 
 
 def _bundles(cluster: Cluster) -> Iterator[_Wait]:
-    """Yield the bundles for this cluster that are not ready; a state such as Modified is no wait."""
+    """Yield the bundles for this cluster that are not ready. Nothing waits for one that is Modified."""
     for each in sorted(cluster.known(FLEET_BUNDLE, _LOCAL), key=lambda each: each.name):
         ready, state = each.condition("Ready"), each.at("status", "display", "state").text or ""
         if ready["status"].text == "False" and state in ("WaitApplied", "ErrApplied", "NotReady", "Pending"):
