@@ -129,7 +129,11 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
             'MountVolume.SetUp failed for volume "init" : secret "x" not found',
             "find the webhook that adds it",
         ),
-        ("FailedAttachVolume", 'Multi-Attach error for volume "pv-1" Volume is already used', "remove that cause"),
+        (
+            "FailedAttachVolume",
+            'Multi-Attach error for volume "pv-1" Volume is already used',
+            "see in the events of the pod",
+        ),
     ],
 )
 def test_the_part_of_the_cluster_that_fails_is_named(reason, said, remedy):

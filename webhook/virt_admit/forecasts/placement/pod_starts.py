@@ -138,7 +138,7 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
             return served
         if driver:
             return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
-    return typed("remove that cause", kubectl("describe", POD, pod.name, pod.namespace))
+    return typed("see in the events of the pod what fails", kubectl("describe", POD, pod.name, pod.namespace))
 
 
 def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:

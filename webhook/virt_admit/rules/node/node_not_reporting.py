@@ -24,6 +24,7 @@ from virt_admit.rule import (
     ProblemCause,
     Unseen,
     count,
+    first_that_fits,
     gather,
     problem_of,
     rule,
@@ -58,9 +59,11 @@ def check(node: Object, context: Context) -> Findings:
         )
     else:
         advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
+    path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence}): {what}."
+    ways = (advice, advice.partition("; ")[0])
     yield Finding(
-        node.condition("Ready")["status"].path,
-        f"this node does not report ({silence}): {what}. {sentence(advice)}",
+        path,
+        first_that_fits(path, check.id, *(f"{begin} {sentence(way)}" for way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
     )
