@@ -1,5 +1,7 @@
 """What looks like a part that stands still and is not one: a phase of the last minute, a copy that goes on, a fitting limit."""
 
+import copy
+
 import pytest
 
 from tests.healthy.clusters import plain
@@ -132,3 +134,14 @@ def test_a_volume_that_is_unplugged_and_not_detached_yet(ask, phase):
     said = ask(items, "explain", "vm/db")
     assert f"volume data is unplugged and not detached yet (phase {phase})" in said
     assert "vmi-hotplug-stuck" not in said
+
+
+def test_an_earlier_eviction_does_not_explain_a_later_end(ask):
+    items = evicted(times=1)
+    pod = next(each for each in items if each["kind"] == "Pod" and each["status"].get("reason") == "Evicted")
+    later = copy.deepcopy(pod)
+    later["metadata"] |= {"name": "virt-launcher-worker-later", "uid": "later", "creationTimestamp": ago(seconds=20)}
+    later["status"] = {"phase": "Failed"}
+    pod["metadata"]["creationTimestamp"] = ago(minutes=11)
+    assert "evicted its pod" in ask(items, "explain", "vm/worker")
+    assert "evicted its pod" not in ask([*items, later], "explain", "vm/worker")

@@ -30,6 +30,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.scheduler.pods import CONTAINERS
 
@@ -158,7 +159,7 @@ _BY_KUBELET: Final = ("MountVolume.", "MapVolume.")
 
 
 def _driver(volume: str, cluster: Cluster) -> str:
-    found = next((each for each in cluster.known(PV) if each.name == volume), None)
+    found = find(cluster, PV, "", volume)
     return (found.at("spec", "csi", "driver").text or "") if found is not None else ""
 
 

@@ -98,10 +98,9 @@ _ON_CONTROL_PLANE: Final = "it demands a control-plane node"
 def _demands(pod: Object) -> str:
     """Return what the required node affinity of a pod demands, by the keys of its terms; empty: it has none."""
     terms = pod.at("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    keys = [
-        each["key"].text for term in terms["nodeSelectorTerms"].items() for each in term["matchExpressions"].items()
-    ]
-    if keys and set(keys) <= _CONTROL_PLANE:
+    demands = [each for term in terms["nodeSelectorTerms"].items() for each in term["matchExpressions"].items()]
+    keys = [each["key"].text for each in demands if each["operator"].text in ("Exists", "In")]
+    if keys and len(keys) == len(demands) and set(keys) <= _CONTROL_PLANE:
         return _ON_CONTROL_PLANE
     return f"its node affinity demands {names(dict.fromkeys(filter(None, keys)), 100)}" if any(keys) else ""
 

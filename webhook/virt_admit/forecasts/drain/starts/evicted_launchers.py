@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
@@ -24,12 +24,22 @@ from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.model.kubevirt.launcher import scratch_disks
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import show
 
 READS: Final[Reads] = union(
     clock.READS,
     scratch_disks.READS,
-    {POD: ("metadata.labels", "spec.nodeName", "status.phase", "status.reason", "status.message")},
+    {
+        POD: (
+            "metadata.creationTimestamp",
+            "metadata.labels",
+            "spec.nodeName",
+            "status.phase",
+            "status.reason",
+            "status.message",
+        )
+    },
 )
 
 EVICTED: Final = "Evicted"
@@ -94,11 +104,30 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     ``vm``: the VM, or a VMI without one.
     """
     found = of_vm(vms.namespace_of(vm), vm.name, cluster)
-    made = clock.instant(vmi.metadata["creationTimestamp"].text) if vmi is not None else None
-    if found is None or (made is not None and found.last is not None and found.last < made):
-        return None  # an earlier one, which is not why this one has ended
+    if found is None or not _is_the_last_end(found, vm, vmi, cluster):
+        return None
     because, remedy = _cause(vm, found, cluster)
     return Problem(f"{words(found, cluster)}: {because}", remedy, ProblemCause.NOT_REPORTED)
+
+
+def _is_the_last_end(found: LauncherEvictions, vm: Object, vmi: Object | None, cluster: Cluster) -> bool:
+    """Return whether the last pod of a VM, or of its VMI, has ended by an eviction. An earlier one explains nothing now."""
+    pods = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vm), vm.name), ())
+    newest = max(pods, key=lambda pod: pod.metadata["creationTimestamp"].text or "", default=None)
+    last = found.last
+    if newest is not None and newest.at("status", "reason").text == EVICTED:
+        last = last or clock.instant(newest.metadata["creationTimestamp"].text)
+    elif newest is not None and newest.at("status", "phase").text in FINISHED:
+        return False
+    made = clock.instant(vmi.metadata["creationTimestamp"].text) if vmi is not None else None
+    now = clock.now(cluster)
+    if last is None or (made is not None and last < made):
+        return False
+    return newest is not None or now is None or now - last < _RECENT
+
+
+_RECENT: Final = timedelta(days=1)
+"""Events are kept for an hour mostly."""
 
 
 def words(found: LauncherEvictions, cluster: Cluster) -> str:

@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import amount, show
@@ -139,5 +140,4 @@ def _problem(reason: str, brief: str, remedy: str) -> Problem:
 
 
 def _volume(claim: Object, cluster: Cluster) -> Object | None:
-    name = claim.at("spec", "volumeName").text
-    return next((each for each in cluster.known(PV) if each.name == name), None)
+    return find(cluster, PV, "", claim.at("spec", "volumeName").text or "-")

@@ -7,6 +7,7 @@ pod_webhook.go#PodFinalizer; kubernetes/kubernetes:pkg/apis/batch/types.go#JobTr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import pod_starts
@@ -62,10 +63,14 @@ def _not_installed(finalizer: str, cluster: Cluster) -> str:
     if not project or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
         return ""
     word = _PROJECTS.get(project, project)
-    named = any(
-        word in each.name or word in each.namespace for each in cluster.known(POD) if each.controller is not None
-    )
-    return "" if named or any(word in each.name for each in cluster.known(NAMESPACE)) else word
+    return "" if any(word in name for name in cluster.cached(_places)) else word
+
+
+def _places(cluster: Cluster) -> frozenset[str]:
+    """Return what may bear the name of a project: namespaces, and what pods with a controller are named after."""
+    pods = (each for each in cluster.known(POD) if each.controller is not None)
+    named = ((each.namespace, each.name.rpartition("-")[0] or each.name) for each in pods)
+    return frozenset(chain.from_iterable(named)) | {each.name for each in cluster.known(NAMESPACE)}
 
 
 _PROJECTS: Final = {"argoproj": "argo", "kueue": "kueue"}
