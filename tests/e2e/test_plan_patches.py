@@ -127,6 +127,8 @@ def creatable(obj: Object) -> dict[str, Any]:
         labels = {"app": "web"}
         pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
         data["spec"] = data.get("spec", {}) | {"selector": {"matchLabels": labels}, "template": pod}
+        if ready := data.get("status", {}).get("readyReplicas"):  # a saved snapshot has only the fields that are read
+            data["status"] = {"replicas": ready, "availableReplicas": ready} | data["status"]
     if obj.kind == "VirtualMachinePool":
         data["spec"]["selector"] = {"matchLabels": {"app": "web"}}
     return data
