@@ -67,6 +67,10 @@ def test_a_copy_that_goes_on(ask, status):
     assert "CDI does not copy" not in said
 
 
+def test_progress_that_is_no_number_is_none(ask):
+    assert "CDI does not copy claim vms/golden" in ask(copying(progress="\u00b2%"), "explain", "vm/app")
+
+
 def test_a_copy_of_a_claim_that_nothing_uses(ask):
     items = [each for each in copying() if each["metadata"]["name"] != "virt-launcher-golden-k2x7q"]
     said = ask(items, "explain", "vm/app")

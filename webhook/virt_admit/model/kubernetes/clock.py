@@ -16,12 +16,15 @@ READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
 
 
 def instant(text: str | None) -> datetime | None:
-    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid or has no time zone."""
+    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid, has no time zone, or is no time in UTC."""
     try:
         found = datetime.fromisoformat(text or "")
-    except ValueError:
+        if found.tzinfo is None:
+            return None
+        found.astimezone(UTC)  # "0001-01-01T00:00:00+14:00" is in the year 0 of UTC
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is not None else None
+    return found
 
 
 def exact(cluster: Cluster) -> datetime | None:

@@ -86,7 +86,7 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
 def _goes_on(disk: Object) -> bool:
     """Whether CDI copies already: it reports a part, and its pod runs."""
     progress = (disk.at("status", "progress").text or "").rstrip("%")
-    begun = progress.replace(".", "", 1).isdigit() and float(progress) > 0
+    begun = progress.isascii() and progress.replace(".", "", 1).isdigit() and float(progress) > 0
     return begun or disk.condition("Running")["status"].text == "True"
 
 
