@@ -1,12 +1,14 @@
 """What looks like a part that stands still and is not one: a phase of the last minute, a copy that goes on, a fitting limit."""
 
+import copy
+
 import pytest
 
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, api_service
 
 from . import leftovers
-from .machines import find, guest, migration
+from .machines import find, guest, launcher_of, migration
 from .stuck_parts import copying, ending, evicted, first_start, hotplugged, limits
 
 
@@ -136,3 +138,51 @@ def test_a_volume_that_is_unplugged_and_not_detached_yet(ask, phase):
     said = ask(items, "explain", "vm/db")
     assert f"volume data is unplugged and not detached yet (phase {phase})" in said
     assert "vmi-hotplug-stuck" not in said
+
+
+@pytest.mark.parametrize("young", ["Pod", "PersistentVolumeClaim"])
+def test_a_pod_that_may_be_made_anew_in_this_moment(ask, young):
+    items = [each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"]
+    part = launcher_of(items, "db") if young == "Pod" else find(items, young, "data")
+    part["metadata"]["creationTimestamp"] = ago(minutes=2)
+    assert "does not exist" not in ask(items, "explain", "vm/db")
+
+
+def test_a_pod_of_another_owner_exists(ask):
+    items = hotplugged("AttachedToNode")
+    find(items, "Pod", "hp-volume-db")["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert "does not exist" not in ask(items, "explain", "vm/db")
+
+
+def test_the_pod_of_an_earlier_start_attaches_nothing(ask):
+    items = hotplugged("AttachedToNode")
+    former = copy.deepcopy(launcher_of(items, "db"))
+    former["metadata"] |= {"name": "virt-launcher-db-aaaaa", "uid": "former", "creationTimestamp": ago(days=9)}
+    former["status"]["phase"] = "Failed"
+    said = ask([*items, former], "explain", "vm/db")
+    assert "but virt-handler on w2 does not mount it" in said
+
+
+@pytest.mark.parametrize(("phase", "accused"), [("MountedToPod", False), ("AttachedToNode", True)])
+def test_a_utility_volume_never_reaches_the_guest(ask, phase, accused):
+    items = hotplugged(phase)
+    spec = find(items, "VirtualMachineInstance", "db")["spec"]
+    spec["volumes"] = [each for each in spec["volumes"] if each["name"] != "data"]
+    spec["utilityVolumes"] = [{"name": "data", "claimName": "data", "type": "Backup"}]
+    assert ("vmi-hotplug-stuck" in ask(items, "scan")) is accused
+
+
+@pytest.mark.parametrize("utility", [False, True])
+def test_a_pod_that_waits_is_told_once(ask, utility):
+    items = hotplugged("Bound")
+    spec = find(items, "VirtualMachineInstance", "db")["spec"]
+    if utility:
+        spec["volumes"] = [each for each in spec["volumes"] if each["name"] != "data"]
+        spec["utilityVolumes"] = [{"name": "data", "claimName": "data", "type": "Backup"}]
+    helper = find(items, "Pod", "hp-volume-db")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}
+    del helper["spec"]["nodeName"]
+    helper["status"] = {"phase": "Pending", "conditions": [said]}
+    told = ask(items, "scan")
+    assert ("vmi-hotplug-stuck" in told) is utility
+    assert ("vmi-volume-not-attached" in told) is not utility
