@@ -70,7 +70,48 @@ def test_a_copy_that_goes_on(ask, status):
 
 
 def test_progress_that_is_no_number_is_none(ask):
-    assert "CDI does not copy claim vms/golden" in ask(copying(progress="\u00b2%"), "explain", "vm/app")
+    assert USED in ask(copying("CloneScheduled", progress="\u00b2%"), "explain", "vm/app")
+
+
+USED = "CDI does not copy claim vms/golden while VM vms/golden uses it"
+
+
+@pytest.mark.parametrize(
+    ("phase", "told", "waits"),
+    [
+        ("CloneScheduled", False, True),
+        ("CSICloneInProgress", True, True),
+        ("CSICloneInProgress", False, False),
+        ("SnapshotForSmartCloneInProgress", False, False),
+    ],
+)
+def test_a_copy_that_the_storage_makes_is_late_only_if_cdi_says_so(ask, phase, told, waits):
+    said = ask(copying(phase, told=told), "explain", "vm/app")
+    assert (USED in said) is waits
+    assert ("else it never begins" in said) is waits
+
+
+@pytest.mark.parametrize(
+    ("claim", "labels"),
+    [
+        ({"readOnly": True}, {"kubevirt.io": "virt-launcher"}),
+        ({}, {"app": "containerized-data-importer", "cdi.kubevirt.io": "cdi-clone-source"}),
+    ],
+)
+def test_a_pod_that_only_reads_a_claim_hinders_no_copy(ask, claim, labels):
+    items = copying("CloneScheduled")
+    launcher_of(items, "golden")["metadata"]["labels"] = labels
+    for each in launcher_of(items, "golden")["spec"]["volumes"]:
+        each.get("persistentVolumeClaim", {}).update(claim)
+    assert "CDI does not copy" not in ask(items, "explain", "vm/app")
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_whether_another_pod_writes_to_a_claim_only_cdi_says(ask, told):
+    items = copying("CloneScheduled", told=told)
+    launcher_of(items, "golden")["metadata"]["labels"] = {"app": "backup"}
+    said = ask(items, "explain", "vm/app")
+    assert ("while pod vms/virt-launcher-golden-k2x7q uses it" in said) is told
 
 
 def test_a_copy_of_a_claim_that_nothing_uses(ask):

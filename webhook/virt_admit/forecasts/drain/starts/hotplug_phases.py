@@ -129,7 +129,9 @@ def _lost_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Probl
         return None
     if not all(part is not None and _is_old(part, cluster) for part in parts):
         return None
-    reason = f"the guest lacks it: its phase is {status['phase'].text}, but pod {name}, which attaches it, does not exist"
+    reason = (
+        f"the guest lacks it: its phase is {status['phase'].text}, but pod {name}, which attaches it, does not exist"
+    )
     command = shell("kubectl", "get", "pods", "--all-namespaces", "-l", "kubevirt.io=virt-controller")
     return _of(f"{reason} in {namespace}", "see why virt-controller makes no other one", command)
 
