@@ -16,7 +16,7 @@ READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
 
 
 def instant(text: str | None) -> datetime | None:
-    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid, has no time zone, or is no time in UTC."""
+    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid, in UTC too, or has no time zone."""
     try:
         found = datetime.fromisoformat(text or "")
         if found.tzinfo is None:

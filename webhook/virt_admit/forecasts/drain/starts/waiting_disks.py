@@ -1,10 +1,10 @@
 """Disks of a VM that CDI has not begun to fill: copies of a claim that is in use, and disks that wait for the first start.
 
-CDI copies no claim that a pod writes to, and says so with the event CloneSourceInUse of the new claim. Its phase is then that
-of the copy itself, as CDI writes the phase that it is to begin (containerized-data-importer:pkg/controller/populators/
-clone-populator.go#planAndExecute, :pkg/controller/common/util.go#GetPodsUsingPVCs). In a class with WaitForFirstConsumer it fills
-a disk when the first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
-:doc/waitforfirstconsumer-storage-handling.md, issues kubevirt/containerized-data-importer#3719, #2829.
+CDI copies no claim that a pod writes to, and says so with the event CloneSourceInUse of the new claim. The phase may be that of
+the copy already, because CDI writes which step it is to take. In a class with WaitForFirstConsumer it fills a disk when the
+first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
+:doc/waitforfirstconsumer-storage-handling.md, :pkg/controller/common/util.go#GetPodsUsingPVCs,
+:pkg/controller/populators/clone-populator.go#planAndExecute, issues kubevirt/containerized-data-importer#3719, #2829.
 """
 
 from __future__ import annotations
