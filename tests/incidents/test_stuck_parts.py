@@ -198,7 +198,7 @@ def test_a_pod_of_another_owner_exists(ask):
 def test_the_pod_of_an_earlier_start_attaches_nothing(ask):
     items = hotplugged("AttachedToNode")
     former = copy.deepcopy(launcher_of(items, "db"))
-    former["metadata"] |= {"name": "virt-launcher-db-aaaaa", "uid": "former", "creationTimestamp": ago(days=9)}
+    former["metadata"] |= {"name": "virt-launcher-db-aaaaa", "uid": "former", "creationTimestamp": ago(days=90)}
     former["status"]["phase"] = "Failed"
     said = ask([*items, former], "explain", "vm/db")
     assert "but virt-handler on w2 does not mount it" in said
