@@ -144,8 +144,8 @@ def kubelets_without_certificates(*ask: str) -> Incident:
     return Incident("-".join(("no-certificate", *ask)), source, items, YES, facts, ask)
 
 
-def copying(phase: str = "CSICloneInProgress", **status: str) -> list[Object]:
-    """Return a VM that waits for a copy of the disk of a VM that runs."""
+def copying(phase: str = "CSICloneInProgress", *, told: bool = True, **status: str) -> list[Object]:
+    """Return a VM that waits for a copy of the disk of a VM that runs; told: CDI says that this one uses it."""
     items = plain((1, 6)) + guest("golden", "w1") + starting("app", "Pending")
     fresh = {each["kind"]: each for each in importing("app", phase)}
     disk = fresh["DataVolume"]
@@ -154,7 +154,9 @@ def copying(phase: str = "CSICloneInProgress", **status: str) -> list[Object]:
     volumes = [{"name": "app", "dataVolume": {"name": "app"}}]
     find(items, "VirtualMachine", "app")["spec"]["template"]["spec"]["volumes"] = volumes
     find(items, "VirtualMachineInstance", "app")["spec"]["volumes"] = volumes
-    return [*items, disk]
+    said = "pod vms/virt-launcher-golden-k2x7q using PersistentVolumeClaim golden"
+    warned = [event(fresh["PersistentVolumeClaim"], "CloneSourceInUse", said, "clone-populator")] if told else []
+    return [*items, disk, *warned]
 
 
 def copy_of_a_claim_in_use(*ask: str) -> Incident:

@@ -8,7 +8,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, api_service
 
 from . import leftovers
-from .machines import find, guest, migration
+from .machines import find, guest, launcher_of, migration
 from .stuck_parts import copying, ending, evicted, first_start, hotplugged, limits
 
 
@@ -67,6 +67,51 @@ def test_an_api_that_keeps_no_namespace(ask):
 def test_a_copy_that_goes_on(ask, status):
     said = ask(copying(**status), "explain", "vm/app")
     assert "CDI does not copy" not in said
+
+
+def test_progress_that_is_no_number_is_none(ask):
+    assert USED in ask(copying("CloneScheduled", progress="\u00b2%"), "explain", "vm/app")
+
+
+USED = "CDI does not copy claim vms/golden while VM vms/golden uses it"
+
+
+@pytest.mark.parametrize(
+    ("phase", "told", "waits"),
+    [
+        ("CloneScheduled", False, True),
+        ("CSICloneInProgress", True, True),
+        ("CSICloneInProgress", False, False),
+        ("SnapshotForSmartCloneInProgress", False, False),
+    ],
+)
+def test_a_copy_that_the_storage_makes_is_late_only_if_cdi_says_so(ask, phase, told, waits):
+    said = ask(copying(phase, told=told), "explain", "vm/app")
+    assert (USED in said) is waits
+    assert ("else it never begins" in said) is waits
+
+
+@pytest.mark.parametrize(
+    ("claim", "labels"),
+    [
+        ({"readOnly": True}, {"kubevirt.io": "virt-launcher"}),
+        ({}, {"app": "containerized-data-importer", "cdi.kubevirt.io": "cdi-clone-source"}),
+    ],
+)
+def test_a_pod_that_only_reads_a_claim_hinders_no_copy(ask, claim, labels):
+    items = copying("CloneScheduled")
+    launcher_of(items, "golden")["metadata"]["labels"] = labels
+    for each in launcher_of(items, "golden")["spec"]["volumes"]:
+        each.get("persistentVolumeClaim", {}).update(claim)
+    assert "CDI does not copy" not in ask(items, "explain", "vm/app")
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_whether_another_pod_writes_to_a_claim_only_cdi_says(ask, told):
+    items = copying("CloneScheduled", told=told)
+    launcher_of(items, "golden")["metadata"]["labels"] = {"app": "backup"}
+    said = ask(items, "explain", "vm/app")
+    assert ("while pod vms/virt-launcher-golden-k2x7q uses it" in said) is told
 
 
 def test_a_copy_of_a_claim_that_nothing_uses(ask):
@@ -145,3 +190,51 @@ def test_an_earlier_eviction_does_not_explain_a_later_end(ask):
     pod["metadata"]["creationTimestamp"] = ago(minutes=11)
     assert "evicted its pod" in ask(items, "explain", "vm/worker")
     assert "evicted its pod" not in ask([*items, later], "explain", "vm/worker")
+
+
+@pytest.mark.parametrize("young", ["Pod", "PersistentVolumeClaim"])
+def test_a_pod_that_may_be_made_anew_in_this_moment(ask, young):
+    items = [each for each in hotplugged("AttachedToNode") if each["metadata"]["name"] != "hp-volume-db"]
+    part = launcher_of(items, "db") if young == "Pod" else find(items, young, "data")
+    part["metadata"]["creationTimestamp"] = ago(minutes=2)
+    assert "does not exist" not in ask(items, "explain", "vm/db")
+
+
+def test_a_pod_of_another_owner_exists(ask):
+    items = hotplugged("AttachedToNode")
+    find(items, "Pod", "hp-volume-db")["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert "does not exist" not in ask(items, "explain", "vm/db")
+
+
+def test_the_pod_of_an_earlier_start_attaches_nothing(ask):
+    items = hotplugged("AttachedToNode")
+    former = copy.deepcopy(launcher_of(items, "db"))
+    former["metadata"] |= {"name": "virt-launcher-db-aaaaa", "uid": "former", "creationTimestamp": ago(days=90)}
+    former["status"]["phase"] = "Failed"
+    said = ask([*items, former], "explain", "vm/db")
+    assert "but virt-handler on w2 does not mount it" in said
+
+
+@pytest.mark.parametrize(("phase", "accused"), [("MountedToPod", False), ("AttachedToNode", True)])
+def test_a_utility_volume_never_reaches_the_guest(ask, phase, accused):
+    items = hotplugged(phase)
+    spec = find(items, "VirtualMachineInstance", "db")["spec"]
+    spec["volumes"] = [each for each in spec["volumes"] if each["name"] != "data"]
+    spec["utilityVolumes"] = [{"name": "data", "claimName": "data", "type": "Backup"}]
+    assert ("vmi-hotplug-stuck" in ask(items, "scan")) is accused
+
+
+@pytest.mark.parametrize("utility", [False, True])
+def test_a_pod_that_waits_is_told_once(ask, utility):
+    items = hotplugged("Bound")
+    spec = find(items, "VirtualMachineInstance", "db")["spec"]
+    if utility:
+        spec["volumes"] = [each for each in spec["volumes"] if each["name"] != "data"]
+        spec["utilityVolumes"] = [{"name": "data", "claimName": "data", "type": "Backup"}]
+    helper = find(items, "Pod", "hp-volume-db")
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}
+    del helper["spec"]["nodeName"]
+    helper["status"] = {"phase": "Pending", "conditions": [said]}
+    told = ask(items, "scan")
+    assert ("vmi-hotplug-stuck" in told) is utility
+    assert ("vmi-volume-not-attached" in told) is not utility

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -83,7 +83,8 @@ def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
         described = kubectl("describe", SERVICE, name, namespace)
         return ApiRemedy(f"repair the pods behind Service {namespace}/{name}", described)
     home = find(cluster, NAMESPACE, "", namespace)
-    if (home is None and cluster.known(NAMESPACE)) or (home is not None and home.deleted):
+    absent = home is None and cluster.known(NAMESPACE) and not unlisted(cluster, NAMESPACE)
+    if absent or (home is not None and home.deleted):
         return ApiRemedy("its product was removed: delete this APIService, or install the product again", delete)
     return ApiRemedy("delete this APIService if its product was removed, else install the product again", delete)
 

@@ -5,7 +5,7 @@ Rules have no clock of their own, so that the same input always gives the same a
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -16,12 +16,15 @@ READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
 
 
 def instant(text: str | None) -> datetime | None:
-    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid or has no time zone."""
+    """Parse a Kubernetes time stamp (RFC 3339); return None if it is not valid, in UTC too, or has no time zone."""
     try:
         found = datetime.fromisoformat(text or "")
-    except ValueError:
+        if found.tzinfo is None:
+            return None
+        found.astimezone(UTC)  # "0001-01-01T00:00:00+14:00" is in the year 0 of UTC
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo is not None else None
+    return found if found.year < MAXYEAR else None  # a pause may be added to it
 
 
 def exact(cluster: Cluster) -> datetime | None:

@@ -48,7 +48,10 @@ class StuckVolume(NamedTuple):
 
 
 def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
-    """Yield the hotplugged volumes of a VMI that runs which stand still, in the order of their names in the status."""
+    """Yield the hotplugged volumes of a VMI that runs whose phase stands still, in the order of their status.
+
+    Those that ``unattached_volumes.hotplugged`` yields are left out.
+    """
     if vmi.at("status", "phase").text != "Running" or vmi.deleted:
         return
     claims = dict(hotplugs.claims(vmi))
@@ -56,9 +59,16 @@ def stuck(vmi: Object, cluster: Cluster) -> Iterator[StuckVolume]:
         name = status["name"].text or ""
         if not name or not status["hotplugVolume"].is_map:
             continue
-        found = problem(vmi, name, claims[name], cluster) if name in claims else _unplugged(vmi, status, cluster)
+        found = _untold(vmi, name, claims[name], cluster) if name in claims else _unplugged(vmi, status, cluster)
         if found is not None:
             yield StuckVolume(status, name, found)
+
+
+def _untold(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
+    waits = unattached_volumes.problem(vmi, volume, claim, cluster)
+    if waits is None:
+        return _unfinished(vmi, volume, claim, cluster)
+    return waits if hotplugs.is_utility(vmi, volume) else None
 
 
 def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -81,11 +91,13 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if status is None or not status["hotplugVolume"].is_map or status["target"].text:
         return None
     phase = status["phase"].text or ""
+    if phase == MOUNTED and hotplugs.is_utility(vmi, volume):
+        return None
     if phase in ("Pending", "Bound"):
         return _without_pod(vmi, status, claim, cluster)
     pod = _pod(vmi, status, cluster)
     if pod is None:
-        return _lost_pod(vmi, status, phase, cluster)
+        return _lost_pod(vmi, status, claim, cluster)
     created = clock.instant(pod.metadata["creationTimestamp"].text)
     if not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
         return None
@@ -103,12 +115,23 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     return None
 
 
-def _lost_pod(vmi: Object, status: Field, phase: str, cluster: Cluster) -> Problem | None:
-    """Return that the pod which attaches a volume does not exist: virt-controller makes another one at once."""
+def _lost_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Problem | None:
+    """Return that the pod which attaches a volume does not exist: virt-controller makes another one at once.
+
+    Nothing says since when: with a young launcher or claim, it may be so since a moment ago.
+    """
     name, namespace = status.at("hotplugVolume", "attachPodName").text, vms.namespace_of(vmi)
-    if not name or _launcher(vmi, cluster) is None or not vm_states_motion.motion(cluster).pods_complete:
+    try:
+        if not name or cluster.get(POD, namespace, name) is not None:
+            return None
+        parts = _launcher(vmi, cluster), cluster.get(PVC, namespace, claim)
+    except Unseen:
         return None
-    reason = f"the guest lacks it: its phase is {phase}, but pod {name}, which attaches it, does not exist"
+    if not all(part is not None and _is_old(part, cluster) for part in parts):
+        return None
+    reason = (
+        f"the guest lacks it: its phase is {status['phase'].text}, but pod {name}, which attaches it, does not exist"
+    )
     command = shell("kubectl", "get", "pods", "--all-namespaces", "-l", "kubevirt.io=virt-controller")
     return _of(f"{reason} in {namespace}", "see why virt-controller makes no other one", command)
 
@@ -135,8 +158,7 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
         return None
     if found is None:
         return _of(f"the guest lacks it: claim {claim} does not exist", "create it, or unplug the volume")
-    created = clock.instant(found.metadata["creationTimestamp"].text)
-    if not vm_states_times.is_older(created, _LATE, cluster):
+    if not _is_old(found, cluster):
         return None
     state = found.at("status", "phase").text or "not bound"
     described = kubectl("describe", PVC, claim, namespace)
@@ -182,10 +204,11 @@ def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
 
 
 def _launcher(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the newest pod of a VMI on its node that has not ended."""
     own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
     node = vmi.at("status", "nodeName").text
-    here = (pod for pod in own if vm_states_motion.is_of(pod, vmi) and pod.at("spec", "nodeName").text == node)
-    return next(here, None)
+    living = (pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod))
+    return next((pod for pod in living if pod.at("spec", "nodeName").text == node), None)
 
 
 def _pod(vmi: Object, status: Field, cluster: Cluster) -> Object | None:
@@ -195,6 +218,10 @@ def _pod(vmi: Object, status: Field, cluster: Cluster) -> Object | None:
     owner = launcher.metadata["uid"].text if launcher is not None else None
     own = vm_states_motion.motion(cluster).attachments.get(owner or "-", ())
     return next((pod for pod in own if pod.name == name), None)
+
+
+def _is_old(obj: Object, cluster: Cluster) -> bool:
+    return vm_states_times.is_older(clock.instant(obj.metadata["creationTimestamp"].text), _LATE, cluster)
 
 
 def _runs(pod: Object) -> bool:

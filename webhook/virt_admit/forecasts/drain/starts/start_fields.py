@@ -140,6 +140,7 @@ READS: Final[Reads] = {
         "spec.tolerations",
         "spec.topologySpreadConstraints",
         "spec.volumes.persistentVolumeClaim.claimName",
+        "spec.volumes.persistentVolumeClaim.readOnly",
         "status.allocatedResources",
         "status.conditions.lastTransitionTime",
         "status.conditions.message",

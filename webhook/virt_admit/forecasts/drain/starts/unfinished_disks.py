@@ -63,6 +63,7 @@ READS: Final[Reads] = union(
             "metadata.labels",
             "spec.nodeName",
             "spec.volumes.persistentVolumeClaim.claimName",
+            "spec.volumes.persistentVolumeClaim.readOnly",
             "status.phase",
             "status.containerStatuses.lastState.terminated",
             "status.containerStatuses.state.terminated",

@@ -1,17 +1,21 @@
 """Disks of a VM that CDI has not begun to fill: copies of a claim that is in use, and disks that wait for the first start.
 
-CDI copies no claim that a pod uses, and says so with the event CloneSourceInUse. In a class with WaitForFirstConsumer it fills
-a disk when the first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
-:doc/waitforfirstconsumer-storage-handling.md, issues kubevirt/containerized-data-importer#3719, #2829.
+CDI copies no claim that a pod writes to, and says so with the event CloneSourceInUse of the new claim. The phase may be that of
+the copy already, because CDI writes which step it is to take. In a class with WaitForFirstConsumer it fills a disk when the
+first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc/clone-datavolume.md,
+:doc/waitforfirstconsumer-storage-handling.md, :pkg/controller/common/util.go#GetPodsUsingPVCs,
+:pkg/controller/populators/clone-populator.go#planAndExecute, issues kubevirt/containerized-data-importer#3719, #2829.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import kubectl, typed, virtctl
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC
 from virt_admit.model.kubernetes.objects import Object
@@ -22,10 +26,17 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 FIRST_START: Final = frozenset(("PendingPopulation", "WaitForFirstConsumer"))
 """Phases of a data volume that waits for the first pod that uses it."""
-_COPIES: Final = frozenset(
-    ("", "Pending", "CloneScheduled", "CloneInProgress", "CSICloneInProgress", "SnapshotForSmartCloneInProgress")
-)
-"""Phases of a copy that may not have begun."""
+_COPIES: Final = frozenset(("", "Pending", "CloneScheduled", "CloneInProgress"))
+"""Phases of a copy that has not begun unless CDI reports a part."""
+_BY_STORAGE: Final = frozenset(("CSICloneInProgress", "SnapshotForSmartCloneInProgress"))
+"""Phases of a copy that the storage makes without reporting a part: only the event says that it has not begun."""
+_IN_USE: Final = "CloneSourceInUse"
+_REPEATED: Final = timedelta(minutes=20)
+"""CDI repeats the event while the claim is in use, at the latest after 17 minutes."""
+_WRITERS: Final = frozenset(("virt-launcher", "hotplug-disk"))
+"""Pods of KubeVirt that write to the claims that they use."""
+_COPIER: Final = "cdi-clone-source"
+"""The label of the pods of CDI that read a claim to copy it."""
 _LONGEST: Final = 150
 
 
@@ -53,7 +64,33 @@ def source(disk: Object, cluster: Cluster) -> CopySource | None:
     if not copied.is_map or not copied["name"].text:
         return None
     namespace, claim = copied["namespace"].text or disk.namespace, copied["name"].text
-    return CopySource(namespace, claim, tuple(volume_attachments.users(namespace, claim, cluster)))
+    told = _told(disk, cluster)
+    users = volume_attachments.users(namespace, claim, cluster)
+    return CopySource(namespace, claim, tuple(pod for pod in users if _hinders(pod, claim, told)))
+
+
+def _hinders(pod: Object, claim: str, told: bool) -> bool:
+    """Whether a pod keeps CDI from copying a claim. Whether another pod than KubeVirt's writes to it, only the event says."""
+    used = (each["persistentVolumeClaim"] for each in pod.at("spec", "volumes").items())
+    writable = any(each["claimName"].text == claim and not each["readOnly"].boolean for each in used)
+    others = told and pod.labels.get("cdi.kubevirt.io") != _COPIER
+    return writable and (others or pod.labels.get("kubevirt.io") in _WRITERS)
+
+
+def _told(disk: Object, cluster: Cluster) -> bool:
+    """Whether CDI says that the claim which is to be copied is in use."""
+    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    current = clock.now(cluster)
+    since = current - _REPEATED if current is not None else None
+    return claim is not None and bool(events.last_warning(claim, _IN_USE, since, cluster))
+
+
+def waits(disk: Object, cluster: Cluster) -> bool:
+    """Return whether a copy has not begun, as far as CDI says."""
+    phase = disk.at("status", "phase").text or ""
+    if phase in _BY_STORAGE:
+        return not _has_part(disk) and _told(disk, cluster)
+    return phase in _COPIES and not _has_part(disk) and disk.condition("Running")["status"].text != "True"
 
 
 def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
@@ -62,7 +99,7 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     ``begin``: the words about the disk.
     """
     copied = source(disk, cluster)
-    if copied is None or (disk.at("status", "phase").text or "") not in _COPIES or _goes_on(disk):
+    if copied is None or not waits(disk, cluster):
         return None
     if copied.users:
         who = names(copied.who)
@@ -83,11 +120,10 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     )
 
 
-def _goes_on(disk: Object) -> bool:
-    """Whether CDI copies already: it reports a part, and its pod runs."""
+def _has_part(disk: Object) -> bool:
+    """Whether CDI copies already: it reports a part."""
     progress = (disk.at("status", "progress").text or "").rstrip("%")
-    begun = progress.replace(".", "", 1).isdigit() and float(progress) > 0
-    return begun or disk.condition("Running")["status"].text == "True"
+    return progress.isascii() and progress.replace(".", "", 1).isdigit() and float(progress) > 0
 
 
 def words(vm: Object, volume: str, cluster: Cluster) -> str:

@@ -27,6 +27,11 @@ def claims(vmi: Object) -> Iterator[tuple[str, str]]:
             yield volume["name"].text, volume["claimName"].text
 
 
+def is_utility(vmi: Object, volume: str) -> bool:
+    """Whether a volume is for virt-launcher alone: it is complete when it is mounted there (types.go#UtilityVolume)."""
+    return any(each["name"].text == volume for each in vmi.at("spec", "utilityVolumes").items())
+
+
 def absent_claims(vmi: Object) -> frozenset[str]:
     """Return the claims of the hotplugged volumes that the guest does not have."""
     known = dict(claims(vmi))

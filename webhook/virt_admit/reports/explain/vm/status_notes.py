@@ -241,7 +241,7 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
             )
             continue
         copied = waiting_disks.source(obj, cluster)
-        waits = _copied(copied) if copied is not None else ""
+        waits = _copied(copied) if copied is not None and waiting_disks.waits(obj, cluster) else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
         yield f"data volume {name} is {phase}{waits}{f' ({cut(why, _LONGEST)})' if why else ''}: {command}"
 
