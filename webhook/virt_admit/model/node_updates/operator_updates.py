@@ -2,7 +2,8 @@
 
 A Subscription names the InstallPlan that installs the next ClusterServiceVersion. A failed InstallPlan is not tried again
 before it is deleted. Sources: operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/operator.go
-#syncInstallPlans #validateExistingCRs, :pkg/controller/operators/catalog/step.go (stored versions);
+#syncInstallPlans #validateExistingCRs #setSubsCond (ResolutionFailed has no time; the status of the Subscription has),
+:pkg/controller/operators/catalog/step.go (stored versions);
 operator-framework/api:pkg/operators/v1alpha1/subscription_types.go #clusterserviceversion_types.go; openshift-docs#35054.
 
 ClusterServiceVersions are copied into every namespace, so they are read from snapshots that contain them, never from a cluster.
@@ -36,6 +37,7 @@ READS: Final[Reads] = union(
             "status.currentCSV",
             "status.installPlanRef",
             "status.installedCSV",
+            "status.lastUpdated",
         ),
         INSTALL_PLAN: ("status.conditions", "status.message", "status.phase"),
     },
@@ -120,8 +122,8 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     for name, what in _CONDITIONS.items():
         found = subscription.condition(name)
         words = _words(found["message"].text)
-        patient = name != _PLAN_FAILED and not _is_long(found["lastTransitionTime"].text, cluster)
-        if found["status"].text == "True" and words and not patient:
+        changed = found["lastTransitionTime"].text or subscription.at("status", "lastUpdated").text
+        if found["status"].text == "True" and words and (name == _PLAN_FAILED or _is_long(changed, cluster)):
             remedy = typed("Resolve what it names", about("describe", subscription, SUBSCRIPTION))
             yield _Fault(
                 f"Subscription {subscription.full_name} {what}", words, found["lastTransitionTime"].text, remedy
@@ -187,7 +189,7 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         phase = status["phase"].text or ""
         if csv.name not in names or phase not in _PHASES:
             continue
-        if _is_long(status["lastTransitionTime"].text, cluster):
+        if _is_long(_unready_since(status), cluster):
             words = _words(status["message"].text) or status["reason"].text or "it does not say why"
             missing = "; ".join(_unmet(status["requirementStatus"]))
             remedy = typed("Resolve what it names, after which OLM goes on", about("describe", csv, _CSV))
@@ -195,6 +197,16 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
             yield _Fault(
                 told, f"{words}{f' ({missing})' if missing else ''}", status["lastTransitionTime"].text, remedy
             )
+
+
+def _unready_since(status: Field) -> str | None:
+    """Return since when a ClusterServiceVersion has not succeeded: between two tries its phase changes."""
+    since = status["lastTransitionTime"].text
+    for each in reversed(list(status["conditions"].items())):
+        if each["phase"].text == "Succeeded":
+            break
+        since = each["lastTransitionTime"].text or since
+    return since
 
 
 _PHASES: Final = {

@@ -41,10 +41,10 @@ _USUAL_PROGRESS: Final = timedelta(hours=1)
 """HyperConverged and CDI are progressing for that long while they are updated."""
 TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
-    awaited_return.READS,
     kubevirt_updates.READS,
-    updaters.READS,
     node_pods.READS,
+    awaited_return.READS,
+    updaters.READS,
     {
         KUBEVIRT: (),
         HCO: (),
@@ -159,7 +159,8 @@ def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
     """Return whether a pod has not been unready for longer than usual: it may start, or its node is rebooted."""
     node = broken.pod.at("spec", "nodeName").text or ""
     update = updaters.of_nodes(cluster).get(node)
-    rebooted = (update is not None and update.phase in IN_FLIGHT) or bool(node and awaited_return.awaited(node, cluster))
+    awaited = bool(node and awaited_return.awaited(node, cluster))
+    rebooted = awaited or (update is not None and update.phase in IN_FLIGHT)
     if _BACK_OFF in broken.why and not rebooted:  # it may be ready for a moment between two crashes
         return False
     ready, placed = (broken.pod.condition(name)["lastTransitionTime"].text for name in ("Ready", "PodScheduled"))
