@@ -16,7 +16,6 @@ from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
-from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -27,8 +26,6 @@ from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, ended, sentence, shorten
-from virt_admit.model.node_updates import updaters
-from virt_admit.model.node_updates.node_phases import IN_FLIGHT
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import controller_taints, node_selectors
 
@@ -43,14 +40,12 @@ TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
     node_pods.READS,
-    awaited_return.READS,
-    updaters.READS,
     {
         KUBEVIRT: (),
         HCO: (),
         CDI: (),
         DAEMON_SET: ("status.desiredNumberScheduled", "status.numberMisscheduled"),
-        NODE: ("spec.taints",),
+        NODE: ("spec.taints", "spec.unschedulable"),
         POD: ("metadata.labels", "spec.nodeName", "spec.tolerations", "status.phase", *TIMED),
     },
 )
@@ -105,7 +100,7 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
     unready = [each for pod in _pods(obj, kind, cluster) if (each := broken_pods.of_pod(pod, cluster)) is not None]
     lasting = [each.pod for each in unready if not _comes_back(each, cluster)]
     cause = next(_causes(obj, kind, lasting, cluster), None)
-    if cause is None and unready:
+    if cause is None and (unready or unlisted(cluster, POD)):
         return  # while nodes are rebooted in turn, another pod is not ready each time
     if cause is None:
         said = cut(" ".join((condition["message"].text or "").split()), 200)
@@ -156,16 +151,17 @@ class _Cause(NamedTuple):
 
 
 def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
-    """Return whether a pod has not been unready for longer than usual: it may start, or its node is rebooted."""
-    node = broken.pod.at("spec", "nodeName").text or ""
-    update = updaters.of_nodes(cluster).get(node)
-    awaited = bool(node and awaited_return.awaited(node, cluster))
-    rebooted = awaited or (update is not None and update.phase in IN_FLIGHT)
-    if _BACK_OFF in broken.why and not rebooted:  # it may be ready for a moment between two crashes
+    """Return whether a pod has not been unready for longer than usual: it may start, or its node is rebooted.
+
+    What updates a node cordons it first, and uncordons it when it is back.
+    """
+    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text or "")
+    cordoned = node is not None and node.at("spec", "unschedulable").boolean is True
+    if _BACK_OFF in broken.why and not cordoned:  # it may be ready for a moment between two crashes
         return False
     ready, placed = (broken.pod.condition(name)["lastTransitionTime"].text for name in ("Ready", "PodScheduled"))
     age = clock.since(ready or placed, cluster)
-    return age is not None and age < (_USUAL_PROGRESS if rebooted else _USUAL)
+    return age is not None and age < (_USUAL_PROGRESS if cordoned else _USUAL)
 
 
 _BACK_OFF: Final = "BackOff"

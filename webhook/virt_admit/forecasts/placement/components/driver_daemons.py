@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, LONGHORN_SETTING, NODE, POD, Kind
+from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, KUBEVIRT, LONGHORN_SETTING, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
@@ -35,6 +35,7 @@ READS: Final[Reads] = union(
         ),
         NODE: ("metadata.labels", "spec.taints"),
         CSI_NODE: ("spec.drivers.name",),
+        KUBEVIRT: (),
     },
 )
 
