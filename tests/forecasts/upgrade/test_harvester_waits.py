@@ -218,6 +218,26 @@ def test_an_upgrade_that_rancher_does_not_hold(objects):
     assert upgraded(*objects).possible
 
 
+def test_what_was_so_before_the_upgrade_does_not_hold_it():
+    young = services_upgraded(JUST)
+    young.data["metadata"]["creationTimestamp"] = "2027-03-01T11:58:00Z"
+    rancher_itself = agent(0, name="rancher", space="cattle-system")
+
+    assert upgraded(young, bundle("2027-02-09T11:00:00Z", "NotReady"), rancher_itself).possible
+
+
+@pytest.mark.parametrize(
+    ("charts", "condition"), [(JUST, EARLY), (EARLY, JUST)], ids=["its charts were just changed", "just scaled down"]
+)
+def test_a_controller_that_the_upgrade_may_have_scaled_down_is_no_certain_stop(charts, condition):
+    off = agent(0)
+    off.data["status"] = {"conditions": [{"type": "Available", "status": "True", "lastTransitionTime": condition}]}
+    result = upgraded(services_upgraded(charts), rancher(EARLY), bundle(EARLY), off)
+
+    assert (result.possible, result.stops) == (None, ())
+    assert any("Scale it up if the upgrade does not do so by itself" in each for each in result.unseen)
+
+
 def test_services_that_are_upgraded_for_long():
     said = services_upgraded("2027-03-01T10:20:00Z")
     said.data["status"]["conditions"][-1] |= {"status": "Unknown"}

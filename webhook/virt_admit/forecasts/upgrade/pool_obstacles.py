@@ -234,6 +234,9 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
     if node_health.silence(node, cluster):
         return awaited_return.advice(node.name, cluster, otherwise="")
     cordon, left = cordoners.of_node(node, cluster), fence_taints.left(node, cluster)
+    if left is None and cordon is not None and not cordon.uncordon and not cordon.remedy:
+        first = "repair that" if cordon.ends is False else "wait"
+        return f"{first}, and do not uncordon {node.name} by hand: it is cordoned by {cordon.by}"
     if left is None:
         return cordon.remedy if cordon is not None else ""
     words, command = fence_taints.way_out(node.name, left, cluster)

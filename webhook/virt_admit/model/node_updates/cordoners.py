@@ -301,9 +301,14 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
 
 
 def _machine(node: Object, cluster: Cluster) -> Cordon | None:
-    name = entry(cluster, _deleted_machines, node.name)
+    name = machine_in_deletion(node, cluster)
     goes = "The node does not come back; a new one may take its place."
     return Cordon(f"the deletion of Machine {name}", goes, quiet=True) if name else None
+
+
+def machine_in_deletion(node: Object, cluster: Cluster) -> str:
+    """Return the full name of the Machine of a node if it is being deleted, and the node with it; empty: none is."""
+    return entry(cluster, _deleted_machines, node.name) or ""
 
 
 def _deleted_machines(cluster: Cluster) -> Mapping[str, str]:

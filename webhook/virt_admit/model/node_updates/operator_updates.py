@@ -2,7 +2,8 @@
 
 A Subscription names the InstallPlan that installs the next ClusterServiceVersion. A failed InstallPlan is not tried again
 before it is deleted. Sources: operator-framework/operator-lifecycle-manager:pkg/controller/operators/catalog/operator.go
-#syncInstallPlans #validateExistingCRs, :pkg/controller/operators/catalog/step.go (stored versions);
+#syncInstallPlans #validateExistingCRs #setSubsCond (ResolutionFailed has no time; the status of the Subscription has),
+:pkg/controller/operators/catalog/step.go (stored versions);
 operator-framework/api:pkg/operators/v1alpha1/subscription_types.go #clusterserviceversion_types.go; openshift-docs#35054.
 
 ClusterServiceVersions are copied into every namespace, so they are read from snapshots that contain them, never from a cluster.
@@ -36,6 +37,7 @@ READS: Final[Reads] = union(
             "status.currentCSV",
             "status.installPlanRef",
             "status.installedCSV",
+            "status.lastUpdated",
         ),
         INSTALL_PLAN: ("status.conditions", "status.message", "status.phase"),
     },
@@ -48,7 +50,7 @@ _PACKAGES: Final = re.compile(
 )
 """Packages of operators on which VMs, their nodes or their disks depend."""
 _USUAL: Final = timedelta(minutes=20)
-"""A ClusterServiceVersion is replaced, and its Deployments are ready, by then."""
+"""A ClusterServiceVersion is replaced, its Deployments are ready, and a catalog answers again, by then."""
 _LONGEST: Final = 400
 _STORED: Final = re.compile(
     r'risk of data loss updating "([a-z0-9.-]{1,200})": new CRD removes version (v[0-9a-z]{1,20}) that is listed as a stored'
@@ -96,6 +98,12 @@ def _release(csv: str) -> str:
     return csv.partition(".")[2] or csv
 
 
+def _is_long(since: str | None, cluster: Cluster) -> bool:
+    """Return whether something certainly lasts for longer than usual."""
+    age = clock.since(since, cluster)
+    return age is not None and age >= _USUAL
+
+
 def _since(since: str | None, cluster: Cluster) -> str:
     age = clock.since(since, cluster)
     return f" for {clock.duration(age)}" if age is not None else ""
@@ -114,17 +122,19 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     for name, what in _CONDITIONS.items():
         found = subscription.condition(name)
         words = _words(found["message"].text)
-        if found["status"].text == "True" and words:
+        changed = found["lastTransitionTime"].text or subscription.at("status", "lastUpdated").text
+        if found["status"].text == "True" and words and (name == _PLAN_FAILED or _is_long(changed, cluster)):
             remedy = typed("Resolve what it names", about("describe", subscription, SUBSCRIPTION))
             yield _Fault(
                 f"Subscription {subscription.full_name} {what}", words, found["lastTransitionTime"].text, remedy
             )
 
 
+_PLAN_FAILED: Final = "InstallPlanFailed"
 _CONDITIONS: Final = {
     "ResolutionFailed": "cannot be resolved",
     "BundleUnpackFailed": "cannot unpack its bundle",
-    "InstallPlanFailed": "says that its InstallPlan failed",
+    _PLAN_FAILED: "says that its InstallPlan failed",
 }
 
 
@@ -134,7 +144,7 @@ def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     if plan is None or plan.at("status", "phase").text != "Failed":
         return
     installed = plan.condition("Installed")
-    own = subscription.condition("InstallPlanFailed")
+    own = subscription.condition(_PLAN_FAILED)
     words = _words(plan.at("status", "message").text or installed["message"].text or own["message"].text)
     since = installed["lastTransitionTime"].text or own["lastTransitionTime"].text
     yield _Fault(
@@ -168,15 +178,18 @@ def _storage_version(crd: str, cluster: Cluster) -> str:
 
 
 def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
-    """Yield the ClusterServiceVersion that failed, or that is not ready for longer than usual."""
+    """Yield the ClusterServiceVersion that is not ready for longer than usual.
+
+    Also one that failed: OLM tries it again, as when its Deployment has no ready pod while nodes are drained
+    (operator-lifecycle-manager:pkg/controller/operators/olm/operator.go#transitionCSVState).
+    """
     names = {subscription.at("status", each).text for each in ("currentCSV", "installedCSV")} - {None, ""}
     for csv in cluster.known(_CSV, subscription.namespace):
         status = csv["status"]
         phase = status["phase"].text or ""
         if csv.name not in names or phase not in _PHASES:
             continue
-        age = clock.since(status["lastTransitionTime"].text, cluster)
-        if phase == "Failed" or (age is not None and age >= _USUAL):
+        if _is_long(_unready_since(status), cluster):
             words = _words(status["message"].text) or status["reason"].text or "it does not say why"
             missing = "; ".join(_unmet(status["requirementStatus"]))
             remedy = typed("Resolve what it names, after which OLM goes on", about("describe", csv, _CSV))
@@ -184,6 +197,16 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
             yield _Fault(
                 told, f"{words}{f' ({missing})' if missing else ''}", status["lastTransitionTime"].text, remedy
             )
+
+
+def _unready_since(status: Field) -> str | None:
+    """Return since when a ClusterServiceVersion has not succeeded: between two tries its phase changes."""
+    since = status["lastTransitionTime"].text
+    for each in reversed(list(status["conditions"].items())):
+        if each["phase"].text == "Succeeded":
+            break
+        since = each["lastTransitionTime"].text or since
+    return since
 
 
 _PHASES: Final = {

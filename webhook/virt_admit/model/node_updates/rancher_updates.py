@@ -44,7 +44,7 @@ READS: Final[Reads] = union(
     {
         RANCHER_CLUSTER: ("spec.kubernetesVersion", "status.conditions"),
         FLEET_BUNDLE: ("status.conditions", "status.display"),
-        DEPLOYMENT: _REPLICAS,
+        DEPLOYMENT: (*_REPLICAS, "status.conditions"),
         STATEFUL_SET: _REPLICAS,
         NODE: ("status.nodeInfo.kubeletVersion",),
     },
@@ -97,27 +97,51 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
     waits = [*_clusters(cluster), *_bundles(cluster)]
     ages = [age for each in waits if (age := clock.since(each.since, cluster)) is not None]
     lasts = max(ages, default=timedelta())
+    young = clock.since(upgrade.metadata["creationTimestamp"].text, cluster)
+    lasts = lasts if young is None else min(lasts, young)  # what was so before the upgrade does not hold it for longer
     if not waits or lasts < _PAUSE:
         return
     title, words = update_orders.title(upgrade), ". ".join(each.words for each in waits[:2])
     moved = f"no node of it has begun, and it has not moved for {clock.duration(lasts)}: {words}"
     off, silent = _idle(waits, cluster)
-    if off is not None:
-        also = f"{off.namespace}/{off.name}"
-        scale = kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1")
+    also = f"{off.kind.kind} {off.namespace}/{off.name} has 0 replicas" if off is not None else ""
+    scale = kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1") if off is not None else ""
+    if off is not None and not _changes_charts(upgrade, cluster) and not _is_fresh(off, cluster):
         does = "applies it" if off.applies else "goes on with it"
-        reason = f"{title}: {moved}. Nothing {does}, because {off.kind.kind} {also} has 0 replicas"
+        reason = f"{title}: {moved}. Nothing {does}, because {also}"
         remedy = typed("Scale it up, after which the upgrade goes on by itself", scale)
         held, begun = update_orders.title(waits[-1].obj), clock.duration(lasts)
-        brief = f"no node has begun for {begun}: {off.kind.kind} {also} has 0 replicas, and {held} waits for it"
+        brief = f"no node has begun for {begun}: {also}, and {held} waits for it"
         yield StandingOrder(upgrade, reason, remedy, True, brief)
     elif lasts >= _USUAL:
         waiting, of = waits[-1].obj, (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER)
         see, why = typed("See what it waits for", about("describe", waiting, of)), ""
-        if silent is not None:
+        if off is not None:
+            why, see = f". {also}", typed("Scale it up if the upgrade does not do so by itself", scale)
+        elif silent is not None:
             why = f". {silent.kind.kind} {silent.namespace}/{silent.name} has no ready pod"
             see = typed("Repair that first", kubectl("describe", silent.kind, silent.name, silent.namespace))
         yield StandingOrder(upgrade, f"{title} goes on: {moved}{why}", see, False)
+
+
+def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:
+    """Return whether an upgrade changes charts, or did a moment ago: it scales controllers down itself meanwhile."""
+    charts = upgrade.condition("SystemServicesUpgraded")
+    if charts.present and charts["status"].text != "True":
+        return True
+    lasts = clock.since(charts["lastUpdateTime"].text, cluster)
+    return lasts is not None and lasts < _PAUSE
+
+
+def _is_fresh(controller: _Controller, cluster: Cluster) -> bool:
+    """Return whether the state of a controller has changed a moment ago."""
+    own = find(cluster, controller.kind, controller.namespace, controller.name)
+    stamps = (each[when].text for each in _states(own) for when in ("lastUpdateTime", "lastTransitionTime"))
+    return any(age < _PAUSE for stamp in stamps if (age := clock.since(stamp, cluster)) is not None)
+
+
+def _states(own: Object | None) -> Iterator[Field]:
+    yield from own.at("status", "conditions").items() if own is not None else ()
 
 
 def _clusters(cluster: Cluster) -> Iterator[_Wait]:

@@ -13,6 +13,7 @@ from virt_admit.rule import (
     CDI,
     HCO,
     KUBEVIRT,
+    POD,
     Action,
     Context,
     Finding,
@@ -37,6 +38,7 @@ def check(obj: Object, context: Context) -> Findings:
     if kinds.of(obj) is HCO:  # it repeats what the others say
         for kind in component_states.PARTS:
             yield from more_may_exist(context.cluster, kind)
+    yield from more_may_exist(context.cluster, POD)
     for held in component_states.held(context.cluster):
         if (held.obj.kind, held.obj.namespace, held.obj.name) == (obj.kind, obj.namespace, obj.name):
             most = Action.AUDIT if held.silent else Action.DENY  # then the finding about the node is the one to act on

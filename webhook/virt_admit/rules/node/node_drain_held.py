@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from virt_admit.forecasts.drain import pod_evictions, progress
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell
@@ -22,6 +23,7 @@ from virt_admit.rule import (
     CAPI_MACHINE,
     MACHINE,
     NODE,
+    PDB,
     Action,
     Cluster,
     Context,
@@ -63,9 +65,8 @@ def check(node: Object, context: Context) -> Findings:
         return
     machine = next(_deleted(node.name, cluster), None)
     spared = frozenset(_spared(node.name, machine, cluster))
-    found = [
-        each for each in pod_evictions.of_node(cluster, node.name, spared=spared).blockers if each.cause not in _TOLD
-    ]
+    lasting = pod_evictions.of_node(cluster, node.name, spared=spared).lasting
+    found = [each for each in lasting if each.cause not in _TOLD and not _is_of_the_moment(each, start)]
     unread = list(more_may_exist(cluster, CAPI_MACHINE)) if found and start.cause is DrainCause.CORDON else []
     if unread:  # a Machine that is being deleted may leave these pods alone
         yield from unread
@@ -76,6 +77,11 @@ def check(node: Object, context: Context) -> Findings:
         told = cut(message, room(path, check.id) - len(begin) - 1)
         command = shell("virt-admit", "drain", argument(node.name))
         yield Finding(path, ended(f"{begin}{told}"), value=node.name, problem=found[0].id, command=command)
+
+
+def _is_of_the_moment(blocker: Blocker, start: DrainStart) -> bool:
+    """Return whether a budget of a node that is only cordoned refuses now: perhaps nothing drains it, and a pod restarts."""
+    return start.cause is DrainCause.CORDON and blocker.kind == PDB.kind and blocker.now
 
 
 def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:

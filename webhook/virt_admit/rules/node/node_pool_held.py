@@ -9,7 +9,19 @@ one while ``maxUnavailable`` is reached. The pool then says Updating for days, a
 from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.messages import room
-from virt_admit.rule import MACHINE_CONFIG_POOL, NODE, Action, Context, Finding, Findings, Object, cut, rule
+from virt_admit.rule import (
+    CAPI_MACHINE,
+    MACHINE,
+    MACHINE_CONFIG_POOL,
+    NODE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    cut,
+    rule,
+)
 
 
 @rule(
@@ -27,6 +39,10 @@ def check(pool: Object, context: Context) -> Findings:
     held = away_nodes.held(context.cluster).get(pool.name)
     if held is None:
         yield from more_may_exist(context.cluster, NODE)
+        return
+    unread = [each for kind in (CAPI_MACHINE, MACHINE) for each in more_may_exist(context.cluster, kind)]
+    if unread:  # a node whose Machine is being deleted goes by itself
+        yield from unread
         return
     path = pool.at("status", "unavailableMachineCount").path
     remedy, _, command = held.remedy.partition(": kubectl ")

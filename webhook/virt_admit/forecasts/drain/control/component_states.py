@@ -8,13 +8,14 @@ Sources: kubevirt/kubevirt:pkg/virt-operator/util/readycheck.go#DaemonsetIsReady
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -44,7 +45,7 @@ READS: Final[Reads] = union(
         HCO: (),
         CDI: (),
         DAEMON_SET: ("status.desiredNumberScheduled", "status.numberMisscheduled"),
-        NODE: ("spec.taints",),
+        NODE: ("spec.taints", "spec.unschedulable"),
         POD: ("metadata.labels", "spec.nodeName", "spec.tolerations", "status.phase", *TIMED),
     },
 )
@@ -96,7 +97,11 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         return
     condition, words, age = state
     told = f"{kind.kind} {obj.full_name} {words} for {clock.duration(age)}{_code(condition)}"
-    cause = next(_causes(obj, kind, cluster), None)
+    unready = [each for pod in _pods(obj, kind, cluster) if (each := broken_pods.of_pod(pod, cluster)) is not None]
+    lasting = [each.pod for each in unready if not _comes_back(each, cluster)]
+    cause = next(_causes(obj, kind, lasting, cluster), None)
+    if cause is None and (unready or unlisted(cluster, POD)):
+        return  # while nodes are rebooted in turn, another pod is not ready each time
     if cause is None:
         said = cut(" ".join((condition["message"].text or "").split()), 200)
         see = typed("see its conditions and its operator", about("describe", obj, kind))
@@ -145,8 +150,25 @@ class _Cause(NamedTuple):
     """The node that does not report."""
 
 
-def _causes(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[_Cause]:
-    pods = sorted(_pods(obj, kind, cluster), key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
+def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
+    """Return whether a pod has not been unready for longer than usual: it may start, or its node is rebooted.
+
+    What updates a node cordons it first, and uncordons it when it is back.
+    """
+    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text or "")
+    cordoned = node is not None and node.at("spec", "unschedulable").boolean is True
+    if _BACK_OFF in broken.why and not cordoned:  # it may be ready for a moment between two crashes
+        return False
+    ready, placed = (broken.pod.condition(name)["lastTransitionTime"].text for name in ("Ready", "PodScheduled"))
+    age = clock.since(ready or placed, cluster)
+    return age is not None and age < (_USUAL_PROGRESS if cordoned else _USUAL)
+
+
+_BACK_OFF: Final = "BackOff"
+
+
+def _causes(obj: Object, kind: Kind, unready: Iterable[Object], cluster: Cluster) -> Iterator[_Cause]:
+    pods = sorted(unready, key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
     broken = broken_pods.first(pods, cluster)
     if broken is not None:
         node = broken.pod.at("spec", "nodeName").text or ""
@@ -172,7 +194,7 @@ def _pods(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[Object]:
         if (
             component.startswith("virt-") and component not in _OF_VMS
             if kind is KUBEVIRT
-            else pod.controller is not None
+            else pod.controller is not None and pod.controller["kind"].text != "Job"
         ):
             yield pod
 

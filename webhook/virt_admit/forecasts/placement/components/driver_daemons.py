@@ -8,17 +8,19 @@ Ceph-CSI (CSI_PLUGIN_TOLERATIONS); longhorn/longhorn-manager:types/setting.go#Se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, LONGHORN_SETTING, NODE, POD, Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, KUBEVIRT, LONGHORN_SETTING, NODE, POD, Kind
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
+from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.node_selectors import tolerates
 
@@ -33,6 +35,7 @@ READS: Final[Reads] = union(
         ),
         NODE: ("metadata.labels", "spec.taints"),
         CSI_NODE: ("spec.drivers.name",),
+        KUBEVIRT: (),
     },
 )
 
@@ -73,17 +76,20 @@ def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
     if daemon is None or found is None:
         return None
     begin, described = f"no pod there: DaemonSet {daemon.full_name}", about("describe", daemon, DAEMON_SET)
-    if taints := list(_untolerated(daemon, found)):
+    refusing = list(_untolerated(daemon, found))
+    if taints := [each for each in refusing if not _goes_again(each, cluster)]:
         several = len(taints) > 1
-        which = f"taint{'s' * several} {names(taints, 120)}"
         words = f"let DaemonSet {daemon.name} tolerate {'them' if several else 'it'}{_where(driver, daemon)}"
         remedy = typed(
             f"{words}; or, as a decision, take the taint{'s' * several} off {node}", _setting(driver, daemon)
         )
-        return AbsentPod(f"{begin} does not tolerate {which}", remedy)
+        return AbsentPod(f"{begin} does not tolerate {_written(taints)}", remedy)
     if demands := list(_unmet(daemon, found)):
         remedy = typed(f"let it run on {node}: change what it demands, or label the node", described)
         return AbsentPod(f"{begin} demands {names(demands, 120)}", remedy)
+    if refusing:
+        waits = typed("it comes back once what set that is over", described)
+        return AbsentPod(f"{begin} does not tolerate {_written(refusing)}", waits, lasts=False)
     return AbsentPod(
         f"{begin} has none although {node} is one of its nodes", typed("see in its events why", described), lasts=False
     )
@@ -115,14 +121,28 @@ def of_driver(driver: str, cluster: Cluster) -> Object | None:
     return node_pods.most_likely(driver, ((each.name, each) for each in cluster.known(DAEMON_SET)))
 
 
-def _untolerated(daemon: Object, node: Object) -> Iterator[str]:
+def _untolerated(daemon: Object, node: Object) -> Iterator[Field]:
     given = daemon.at("spec", "template", "spec", "tolerations").value
     tolerations = [*(given if isinstance(given, list) else []), *_OWN]
     for taint in node.at("spec", "taints").items():
-        effect = taint["effect"].text or ""
-        if effect in _BINDING and not tolerates(tolerations, taint.value):
-            value = f"={taint['value'].text}" if taint["value"].text else ""
-            yield f"{taint['key'].text}{value}:{effect}"
+        if taint["effect"].text in _BINDING and not tolerates(tolerations, taint.value):
+            yield taint
+
+
+def _goes_again(taint: Field, cluster: Cluster) -> bool:
+    """Return whether a controller or a drain set a taint. To take it off by hand would undo a fence."""
+    key = taint["key"].text or ""
+    return key == migration_limits.drain_taint(cluster) or bool(controller_taints.owner(key))
+
+
+def _written(taints: Sequence[Field]) -> str:
+    """Return taints as words, as ``taint dedicated=gpu:NoSchedule``."""
+    each = (f"{taint['key'].text}{_value(taint)}:{taint['effect'].text}" for taint in taints)
+    return f"taint{'s' * (len(taints) > 1)} {names(each, 120)}"
+
+
+def _value(taint: Field) -> str:
+    return f"={taint['value'].text}" if taint["value"].text else ""
 
 
 def _unmet(daemon: Object, node: Object) -> Iterator[str]:

@@ -82,7 +82,7 @@ def held(cluster: Cluster) -> Mapping[str, Obstacle]:
 def _held(cluster: Cluster) -> dict[str, Obstacle]:
     found = {}
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
-        away = [node for node in own if node_phases.is_away(node) and not config_pool_updates.is_under_way(node)]
+        away = [node for node in own if _stays_away(node, cluster)]
         if (
             not away
             or pool.at("spec", "paused").boolean
@@ -97,6 +97,13 @@ def _held(cluster: Cluster) -> dict[str, Obstacle]:
         if len(away) >= capacity and all(_lasts(node, cluster) for node in away) and not _moves(own):
             found[pool.name] = obstacle(pool, own, away, capacity, cluster)
     return found
+
+
+def _stays_away(node: Object, cluster: Cluster) -> bool:
+    """Return whether a node takes a place of the pool until something is done: one whose Machine is deleted goes itself."""
+    if not node_phases.is_away(node) or config_pool_updates.is_under_way(node):
+        return False
+    return not cordoners.machine_in_deletion(node, cluster)
 
 
 def _moves(own: Sequence[Object]) -> bool:
