@@ -46,7 +46,14 @@ READS: Final[Reads] = union(
         CDI: (),
         DAEMON_SET: ("status.desiredNumberScheduled", "status.numberMisscheduled"),
         NODE: ("spec.taints", "spec.unschedulable"),
-        POD: ("metadata.labels", "spec.nodeName", "spec.tolerations", "status.phase", *TIMED),
+        POD: (
+            "metadata.labels",
+            "spec.nodeName",
+            "spec.tolerations",
+            "status.phase",
+            "status.containerStatuses",
+            *TIMED,
+        ),
     },
 )
 
