@@ -64,7 +64,7 @@ func main() {
 	klog.SetOutput(io.Discard)
 	ctrl.SetLogger(logr.Discard())
 	out := json.NewEncoder(os.Stdout)
-	os.Stdout = os.Stderr // what the testing package prints is no answer
+	os.Stdout = os.Stderr // what the testing package prints does not belong to the answers
 	each := func(t *testing.T) {
 		in := bufio.NewScanner(os.Stdin)
 		in.Buffer(nil, 1<<24)
