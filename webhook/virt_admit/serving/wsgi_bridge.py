@@ -22,7 +22,7 @@ Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 BODY_DEADLINE: Final = 15.0
-"""Seconds from the end of the headers to the end of the body; the API server sends both at once."""
+"""Seconds from the first part of a body to its end; the API server sends both at once."""
 TRANSFER_ENCODING: Final = b"transfer-encoding"
 
 
@@ -75,10 +75,12 @@ async def _body(receive: Receive, most: int, budget: BodyBudget) -> bytes | None
         Overloaded: all connections together send too much, and this body is the largest.
         _TooLarge: the body is too large.
     """
+    event = await receive()  # gunicorn itself waits for a first part no longer than its time-out
+    if _is_last(event) and len(_part(event)) <= most:  # the usual request: nothing to collect, and no timer
+        return _part(event)
+    if event["type"] == "http.disconnect":
+        raise TimeoutError  # of gunicorn, or the client is gone and reads no answer
     async with asyncio.timeout(BODY_DEADLINE) as deadline:
-        event = await receive()
-        if _is_last(event) and len(_part(event)) <= most:  # the usual request: nothing to collect
-            return _part(event)
         with budget.body(deadline) as body:
             try:
                 return await _complete(event, receive, most, budget, body)
