@@ -27,10 +27,9 @@ from virt_admit.model.kubernetes.units import format_duration as format_duration
 from virt_admit.model.kubernetes.units import parse_duration as parse_duration
 from virt_admit.model.kubernetes.units import show as show
 from virt_admit.model.lookups import ReviewCache
+from virt_admit.model.messages import LONGEST_MESSAGE, LONGEST_WARNING, did_you_mean, first_within
 from virt_admit.model.messages import count as count
 from virt_admit.model.messages import cut as cut
-from virt_admit.model.messages import did_you_mean
-from virt_admit.model.messages import first_that_fits as first_that_fits
 from virt_admit.model.messages import names as names
 from virt_admit.model.problems import ProblemCause as ProblemCause
 from virt_admit.model.problems import ProblemId as ProblemId
@@ -256,6 +255,14 @@ class Rule(RuleOptions):
     def title(self) -> str:
         """The first line of the page: the bad pattern."""
         return self.doc.strip().partition("\n")[0]
+
+    def room(self, path: Path) -> int:
+        """Return the characters that a message at this path has: few in a warning of the API server, more in a scan."""
+        return LONGEST_WARNING - len(f"{path}:  [virt-admit/{self.id}]") if self.at_admission else LONGEST_MESSAGE
+
+    def first_that_fits(self, path: Path, *choices: str) -> str:
+        """Return the first message that has room at this path, else the last one."""
+        return first_within(self.room(path), *choices)
 
     def __repr__(self) -> str:
         return f"<Rule {self.id}>"

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.objects import Path
 from virt_admit.model.kubernetes.units import show
 
 LONGEST_WARNING: Final = 256
 """Characters. The API server may truncate longer warnings."""
+
+LONGEST_MESSAGE: Final = 480
+"""Characters of a finding that is never a warning of the API server: six lines of a terminal."""
 
 MOST_NAMES: Final = 5
 """The largest number of names in one message; the total is always given."""
@@ -136,14 +138,8 @@ def _without_part(text: str, borders: str = " ,") -> str:
     return whole if 2 * len(whole) >= len(text) else text
 
 
-def room(path: Path, rule: str) -> int:
-    """Return the characters that a warning of this rule at this path has for its message."""
-    return LONGEST_WARNING - len(f"{path}:  [virt-admit/{rule}]")
-
-
-def first_that_fits(path: Path, rule: str, *choices: str) -> str:
-    """Return the first text that fits into a warning of this rule at this path, else the last one."""
-    most = room(path, rule)
+def first_within(most: int, *choices: str) -> str:
+    """Return the first text of at most so many characters, else the last one."""
     return next((text for text in choices if len(text) <= most), choices[-1])
 
 

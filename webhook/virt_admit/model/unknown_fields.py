@@ -97,17 +97,14 @@ class UnknownField(NamedTuple):
     path: Path
     nearest: Path | None
 
-    def message(self, rule: str) -> str:
-        """Return the message of a rule: problem, consequence, remedy."""
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """Problem, consequence, remedy; the longest text first."""
         problem = "no known release defines this field, so the API server drops it"
         remove = f"{problem}. Remove it or correct its name."
         if self.nearest is None:
-            return messages.first_that_fits(
-                self.path, rule, f"{problem} and the setting has no effect. Remove it or correct its name.", remove
-            )
-        return messages.first_that_fits(
-            self.path,
-            rule,
+            return f"{problem} and the setting has no effect. Remove it or correct its name.", remove
+        return (
             f"{problem} and the setting has no effect. The nearest real field is {self.nearest}. Use it or remove this one.",
             f"{problem}. Use {self.nearest}, or remove it.",
             f"{problem}. Use {self.nearest[-1]}, or remove it.",

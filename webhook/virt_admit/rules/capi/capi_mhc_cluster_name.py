@@ -13,7 +13,7 @@ from typing import Final
 from virt_admit.model import cel
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.machines import CAPI_CLUSTER_LABEL
-from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, first_that_fits, rule, show
+from virt_admit.rule import CAPI_MHC, Action, Cause, Context, Finding, Findings, Object, rule, show
 
 LONGEST: Final = 63
 
@@ -80,6 +80,6 @@ def check(obj: Object, context: Context) -> Findings:
         short = f"{CAPI_CLUSTER_LABEL} differs from clusterName"
         yield Finding(
             selector.path,
-            first_that_fits(selector.path, check.id, f"{problem}, {effect}", f"{short}, {effect}"),
+            check.first_that_fits(selector.path, f"{problem}, {effect}", f"{short}, {effect}"),
             value=(name.value, labels[CAPI_CLUSTER_LABEL]),
         )

@@ -12,7 +12,7 @@ from virt_admit.forecasts.remediation.zone_limits import RefusedZone
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, cut, first_that_fits, rule, show
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, cut, rule, show
 
 
 @rule(
@@ -34,7 +34,7 @@ def check(obj: Object, context: Context) -> Findings:
     view = context.cached(health_checks.view, obj)
     limit = view.range if view.range.present else view.limit
     path = limit.path if limit.present else obj["spec"].path
-    yield Finding(path, first_that_fits(path, check.id, *_messages(view, limit, found)), value=found.zone)
+    yield Finding(path, check.first_that_fits(path, *_messages(view, limit, found)), value=found.zone)
 
 
 def _messages(view: HealthCheck, limit: Field, found: RefusedZone) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from virt_admit.model import releases
 from virt_admit.model.kubevirt.settings.feature_gates import kubevirt_gates
 from virt_admit.model.kubevirt.settings.running_release import is_managed, running_release
 from virt_admit.model.kubevirt.settings.versions import parse_version
-from virt_admit.model.messages import room
 from virt_admit.rule import KUBEVIRT, Action, Context, Finding, Findings, Object, names, rule
 
 
@@ -65,5 +64,5 @@ def _gates_that_turn_on(kubevirt: Object, gates: dict[str, str], target: str) ->
         return
     path = kubevirt.at("spec", "configuration", "developerConfiguration", "disabledFeatureGates").path
     start, remedy = f"KubeVirt {target} turns on {len(new)} beta features", "Disable the unwanted ones."
-    width = room(path, check.id) - len(f"{start}: . {remedy}")
+    width = check.room(path) - len(f"{start}: . {remedy}")
     yield Finding(path, f"{start}: {names(new, width)}. {remedy}", value=", ".join(new))

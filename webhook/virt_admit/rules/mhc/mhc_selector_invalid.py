@@ -11,7 +11,7 @@ machines that match the rest of the selector. Without another label these are al
 
 from virt_admit.model import cel_selectors
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, first_that_fits, rule
+from virt_admit.rule import CAPI_MHC, MHC, Action, Context, Finding, Findings, Object, rule
 
 
 @rule(
@@ -31,4 +31,4 @@ def check(obj: Object, context: Context) -> Findings:
         yield Finding(view.selector_field.at(*steps).path, f"{found}. Write a value, in quotes.", value=None)
     for steps, problem in view.selector.errors:
         path = view.selector_field.at(*steps).path
-        yield Finding(path, first_that_fits(path, check.id, f"{problem}. The check would never act.", problem))
+        yield Finding(path, check.first_that_fits(path, f"{problem}. The check would never act.", problem))

@@ -10,7 +10,7 @@ value of a Helm chart gives, is worse: the API server removes it, and the check 
 
 from virt_admit.model import cel_selectors
 from virt_admit.model.remediation import health_checks
-from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, Path, first_that_fits, rule
+from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, Path, rule
 
 
 @rule(
@@ -31,5 +31,5 @@ def check(obj: Object, context: Context) -> Findings:
     for steps, problem in nhc.selector.errors:
         path = nhc.selector_field.path
         located = f"{Path(*steps)}: {problem}" if steps else problem
-        message = first_that_fits(path, check.id, f"{located}. No node would ever be remediated.", located)
+        message = check.first_that_fits(path, f"{located}. No node would ever be remediated.", located)
         yield Finding(path, message, value=problem)

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import first_that_fits, names
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule, union
 
@@ -39,9 +39,8 @@ def check(obj: Object, context: Context) -> Findings:
     yield from evictions.unseen
     if refused := evictions.having(Effect.REFUSED):
         remedy = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
-        message = first_that_fits(
+        message = check.first_that_fits(
             node.path,
-            check.id,
             f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. {remedy}",
             f"these VMs would block the drain: {names((vmi.full_name for vmi in refused), 100)}. {remedy}",
         )
@@ -61,7 +60,7 @@ def check(obj: Object, context: Context) -> Findings:
         reasons = names((f"{vmi.full_name} ({found.reason})" for vmi, found in now), 130)
         vms = names((vmi.full_name for vmi, _ in now), 80)
         texts = (f"these VMs block the drain now: {blocked}. To do: {now[0][1].remedy}." for blocked in (reasons, vms))
-        message = first_that_fits(node.path, check.id, *texts)
+        message = check.first_that_fits(node.path, *texts)
         yield Finding(node.path, message, max_action=Action.WARN)
 
 

@@ -7,7 +7,6 @@ the eviction of a VM is refused, or a maintenance has failed. The node itself lo
 where the report says so: most controllers cordon the node again.
 """
 
-from virt_admit.model import messages
 from virt_admit.model.node_updates import cordoners
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, cut, rule
 
@@ -33,5 +32,5 @@ def check(node: Object, context: Context) -> Findings:
         f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by itself. ",
         f"See virt-admit explain node/{node.name}.",
     )
-    waits = cut(cordon.waits, messages.room(path, check.id) - len(begin) - len(end) - 1)
+    waits = cut(cordon.waits, check.room(path) - len(begin) - len(end) - 1)
     yield Finding(path, f"{begin}{waits} {end}", value=node.name)

@@ -17,7 +17,7 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import entry, more_may_exist
-from virt_admit.model.messages import cut, ended, room
+from virt_admit.model.messages import cut, ended
 from virt_admit.model.remediation import machine_drain
 from virt_admit.rule import (
     CAPI_MACHINE,
@@ -74,7 +74,7 @@ def check(node: Object, context: Context) -> Findings:
         path = node.metadata["name"].path
         begin = _begin(start, machine, clock.duration(age))
         message = f"{found[0].subject}: {found[0].reason}"
-        told = cut(message, room(path, check.id) - len(begin) - 1)
+        told = cut(message, check.room(path) - len(begin) - 1)
         command = shell("virt-admit", "drain", argument(node.name))
         yield Finding(path, ended(f"{begin}{told}"), value=node.name, problem=found[0].id, command=command)
 

@@ -15,7 +15,7 @@ from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.scheduler.resources import show
-from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, first_that_fits, param, rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, param, rule
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def check(node: Object, context: Context[Params]) -> Findings:
     path = node.metadata["name"].path
     yield Finding(
         path,
-        first_that_fits(path, check.id, *(f"{_problem(found)}. {remedy}" for remedy in _REMEDIES)),
+        check.first_that_fits(path, *(f"{_problem(found)}. {remedy}" for remedy in _REMEDIES)),
         value=node.name,
     )
 

@@ -10,7 +10,7 @@ one that an administrator set has to be removed.
 """
 
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import cut, ended, room
+from virt_admit.model.messages import cut, ended
 from virt_admit.model.remediation import fence_taints
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
 
@@ -37,7 +37,7 @@ def check(node: Object, context: Context) -> Findings:
             end = f"{'Finish its' if by_hand is False else 'End any'} remediation, then remove the taint."
         see = f"See virt-admit explain node/{node.name}."
         if waits:
-            most = room(found.taint.path, check.id) - len(f"{begin} Its remediator waits for . {see}")
+            most = check.room(found.taint.path) - len(f"{begin} Its remediator waits for . {see}")
             short = waits.partition(" (claim ")[0] if len(waits) > most else waits
             end = f"Its remediator waits for {ended(cut(short, most))}"
         command = shell("virt-admit", "explain", f"node/{node.name}")

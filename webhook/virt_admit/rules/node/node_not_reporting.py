@@ -24,7 +24,6 @@ from virt_admit.rule import (
     ProblemCause,
     Unseen,
     count,
-    first_that_fits,
     gather,
     problem_of,
     rule,
@@ -63,7 +62,7 @@ def check(node: Object, context: Context) -> Findings:
     ways = (advice, advice.partition("; ")[0])
     yield Finding(
         path,
-        first_that_fits(path, check.id, *(f"{begin} {sentence(way)}" for way in ways)),
+        check.first_that_fits(path, *(f"{begin} {sentence(way)}" for way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
     )

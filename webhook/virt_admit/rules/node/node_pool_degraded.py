@@ -11,7 +11,7 @@ from datetime import timedelta
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.messages import cut_middle, room
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.node_updates import config_pool_updates
 from virt_admit.rule import (
     MACHINE_CONFIG_POOL,
@@ -57,7 +57,7 @@ def check(pool: Object, context: Context) -> Findings:
         return
     lasts = f" for {clock.duration(age)}" if age is not None else ""
     begin, end, path = f"it is degraded{lasts}: ", ". virt-admit upgrade has the remedy.", found["status"].path
-    words = cut_middle(said.rstrip("."), room(path, check.id) - len(begin) - len(end))
+    words = cut_middle(said.rstrip("."), check.room(path) - len(begin) - len(end))
     yield Finding(
         path,
         f"{begin}{words}{end}",

@@ -8,7 +8,6 @@ one while ``maxUnavailable`` is reached. The pool then says Updating for days, a
 
 from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.messages import room
 from virt_admit.rule import (
     CAPI_MACHINE,
     MACHINE,
@@ -46,7 +45,7 @@ def check(pool: Object, context: Context) -> Findings:
         return
     path = pool.at("status", "unavailableMachineCount").path
     remedy, _, command = held.remedy.partition(": kubectl ")
-    most = room(path, check.id) - len(remedy) - 3
+    most = check.room(path) - len(remedy) - 3
     reason = cut(held.reason.partition(": ")[2], max(most - 27, 60))
     yield Finding(
         path,

@@ -8,7 +8,7 @@ check that never passes, or a toleration. No node is drained, and nothing report
 
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import cut, ended, room
+from virt_admit.model.messages import cut, ended
 from virt_admit.model.node_updates import rancher_updates, talos_upgrades, upgrade_plans
 from virt_admit.rule import (
     HARVESTER_UPGRADE,
@@ -47,6 +47,6 @@ def check(order: Object, context: Context) -> Findings:
             path = order.metadata["name"].path
             begin = "" if found.certain else "it cannot be determined whether "
             words = found.brief or found.reason
-            message = ended(f"{begin}{cut(words, room(path, check.id) - len(begin) - 1)}")
+            message = ended(f"{begin}{cut(words, check.room(path) - len(begin) - 1)}")
             problem = problem_of(ProblemCause.ORDER_STANDS, order) if found.certain else None
             yield Finding(path, message, value=order.name, problem=problem, command=shell("virt-admit", "upgrade"))

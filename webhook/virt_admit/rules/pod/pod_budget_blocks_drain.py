@@ -34,7 +34,6 @@ from virt_admit.rule import (
     ProblemCause,
     Unseen,
     count,
-    first_that_fits,
     gather,
     names,
     problem_of,
@@ -83,7 +82,7 @@ def check(budget: Object, context: Context) -> Findings:
         choices.append(f"{begin}{remedy}, or unhealthyPodEvictionPolicy: AlwaysAllow.")
     yield Finding(
         path,
-        first_that_fits(path, check.id, *choices, f"{begin}{remedy}."),
+        check.first_that_fits(path, *choices, f"{begin}{remedy}."),
         problem=problem_of(ProblemCause.BUDGET, budget),
     )
 

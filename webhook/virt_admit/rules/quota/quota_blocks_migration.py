@@ -27,7 +27,6 @@ from virt_admit.rule import (
     ProblemCause,
     Unseen,
     count,
-    first_that_fits,
     gather,
     problem_of,
     rule,
@@ -77,9 +76,8 @@ def check(quota: Object, context: Context) -> Findings:
         path = quota.at("spec", "hard", resource).path
         yield Finding(
             path,
-            first_that_fits(
+            check.first_that_fits(
                 path,
-                check.id,
                 f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a drain hangs. "
                 "Raise the quota, or use an ApplicationAwareResourceQuota.",
                 f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the quota.",

@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, node_local_volumes, storage, vms
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, cut, first_that_fits, rule, union
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, cut, rule, union
 
 _CLAIMS: Final = (("persistentVolumeClaim", "claimName"), ("dataVolume", "name"))
 
@@ -44,9 +44,8 @@ def check(obj: Object, context: Context) -> Findings:
             continue
         if why:
             remedy = "so it cannot migrate and a drain hangs. Use shared storage, or set evictionStrategy: None."
-            message = first_that_fits(
+            message = check.first_that_fits(
                 claim.path,
-                check.id,
                 f"ReadWriteMany claim {name[:63]} is {why}, {remedy}",
                 f"this claim is on one node ({cut(why, 40)}), so a drain hangs. Use shared storage.",
             )

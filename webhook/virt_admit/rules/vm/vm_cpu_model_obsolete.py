@@ -12,7 +12,7 @@ from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import count, first_that_fits, names
+from virt_admit.model.messages import count, names
 from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Unseen, rule, union
 
 
@@ -55,7 +55,7 @@ def check(obj: Object, context: Context) -> Findings:
     short = f"{model.phrase} {why}. {model.remedy}"
     yield Finding(
         model.path,
-        first_that_fits(model.path, check.id, f"{short}{instead}.", f"{short}."),
+        check.first_that_fits(model.path, f"{short}{instead}.", f"{short}."),
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
         max_action=Action.DENY if certain else Action.WARN,

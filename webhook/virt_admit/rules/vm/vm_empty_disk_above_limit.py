@@ -25,7 +25,6 @@ from virt_admit.rule import (
     Findings,
     Object,
     Unseen,
-    first_that_fits,
     gather,
     rule,
     union,
@@ -76,9 +75,8 @@ def check(obj: Object, context: Context) -> Findings:
     path = largest.volume.at("emptyDisk", "capacity").path
     yield Finding(
         path,
-        first_that_fits(
+        check.first_that_fits(
             path,
-            check.id,
             f"{what}. Beyond that the kubelet evicts it. Set resources.limits.ephemeral-storage above {grows}.",
             f"{what}: the kubelet evicts it. Set a limit above {grows}.",
             f"empty disks of {grows}, but the pod is evicted at {limit} of ephemeral-storage. Raise the limit.",

@@ -20,7 +20,6 @@ from virt_admit.rule import (
     Findings,
     Object,
     Unseen,
-    first_that_fits,
     problem_of,
     rule,
     show,
@@ -62,9 +61,8 @@ def _not_shared(claim: Field, obj: Object, context: Context) -> Findings:
         return
     if not access.shared and "ReadOnlyMany" not in access.modes:
         what = f"claim {show(claim.value)} is {', '.join(access.modes)[:40]}"
-        message = first_that_fits(
+        message = check.first_that_fits(
             claim.path,
-            check.id,
             f"{what}, so no other node can mount it and a drain hangs. Make it ReadOnlyMany or ReadWriteMany.",
             f"{what}, so a drain hangs. Make it ReadOnlyMany or ReadWriteMany.",
         )

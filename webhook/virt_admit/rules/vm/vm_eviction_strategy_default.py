@@ -23,7 +23,6 @@ from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.model.messages import first_that_fits
 from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, Patch, param, rule
 
 MARK: Final = "virt-admit.io/never-migrate"
@@ -69,9 +68,8 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     yield Finding(
         strategy.path,
-        first_that_fits(
+        check.first_that_fits(
             strategy.path,
-            check.id,
             f"no eviction strategy is set, so the cluster default decides what a drain does. Set {fitting} because {why}.",
             f"no eviction strategy is set. Set {fitting} because {why}.",
             f"no eviction strategy is set. Set {fitting}.",

@@ -53,13 +53,12 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
     consequence = f"drains hang ({strategy.phrase})" if strategy.origin else "drains hang"
     either = messages.sentence(f"{reason.remedy}, or {remedy}" if reason.remedy else remedy)
     only = messages.sentence(remedy).rstrip(".")  # the full stop is the first thing to drop in a long message
-    available = messages.room(reason.path, check.id) - len(f"{reason.name}: ; {consequence}. {only}")
+    available = check.room(reason.path) - len(f"{reason.name}: ; {consequence}. {only}")
     shortened = messages.cut(reason.what, max(available, _SHORTEST))
     return Finding(
         reason.path,
-        messages.first_that_fits(
+        check.first_that_fits(
             reason.path,
-            check.id,
             f"the VM cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
             f"cannot migrate ({reason.name}: {reason.what}), so {consequence}. {either}",
             f"{reason.name}: {reason.what}; {consequence}. {either}",

@@ -59,9 +59,8 @@ def check(obj: Object, context: Context) -> Findings:
     unknown = f"which cannot be determined without {messages.names(missing, 70)}."
     yield Finding(
         strategy.path,
-        messages.first_that_fits(
+        check.first_that_fits(
             strategy.path,
-            check.id,
             f"{strategy.phrase} {effect}, {unknown} Create it, or make it readable.",
             f"{strategy.phrase} {effect}, {unknown} Make it readable.",
         ),

@@ -13,7 +13,7 @@ from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import Action, Context, Finding, Findings, Object, first_that_fits, rule, show
+from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, show
 
 
 @rule(
@@ -36,9 +36,8 @@ def check(obj: Object, context: Context) -> Findings:
     hosts = sorted(pin.hosts)
     node = show(hosts[0]) if hosts else ""
     where = f"only node {node} can run this VM" if hosts else "no node satisfies the VM's restrictions"
-    message = first_that_fits(
+    message = check.first_that_fits(
         pin.path,
-        check.id,
         f"{where}, so a drain never completes. Allow other nodes, or set evictionStrategy: None.",
         f"{where}, so a drain hangs. Unpin it, or set None.",
         f"only {node} can run it. Unpin it or set None." if hosts else "no node can run it. Unpin it or set None.",

@@ -14,7 +14,7 @@ from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import Action, Context, Finding, Findings, Object, first_that_fits, names, rule, union
+from virt_admit.rule import Action, Context, Finding, Findings, Object, names, rule, union
 
 
 @rule(
@@ -50,9 +50,8 @@ def check(obj: Object, context: Context) -> Findings:
     only = candidates[0]
     others = f"the others are excluded by {names(constraints, 70)}" if constraints else "no other node exists"
     remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
-    message = first_that_fits(
+    message = check.first_that_fits(
         vmi.spec.path,
-        check.id,
         f"only node {only} can run this VM ({others}), {remedy}",
         f"only node {only} can run this VM, {remedy}",
     )

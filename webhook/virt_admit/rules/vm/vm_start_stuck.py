@@ -72,7 +72,7 @@ def check(vm: Object, context: Context) -> Findings:
     if stuck is None:
         return
     field = _field(vm, dict(stuck_starts.unfinished_copies(vm)))
-    room = messages.room(field.path, check.id)
+    room = check.room(field.path)
     yield Finding(
         field.path,
         _message(stuck, room),

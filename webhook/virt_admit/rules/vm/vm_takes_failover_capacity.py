@@ -28,7 +28,6 @@ from virt_admit.rule import (
     Findings,
     Object,
     choice,
-    first_that_fits,
     param,
     rule,
 )
@@ -68,7 +67,7 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     for found in failover_findings.findings(obj, context.old, wanted, context.cluster):
         yield Finding(
             found.path,
-            first_that_fits(found.path, check.id, *found.messages),
+            check.first_that_fits(found.path, *found.messages),
             value=found.value,
             max_action=found.max_action,
         )

@@ -28,7 +28,6 @@ from virt_admit.rule import (
     Object,
     ProblemCause,
     cut,
-    first_that_fits,
     problem_of,
     rule,
     show,
@@ -63,7 +62,7 @@ def check(vm: Object, context: Context) -> Findings:
     for named, used in differing:
         yield Finding(
             named.path,
-            first_that_fits(named.path, check.id, *_messages(named.text or "", used)),
+            check.first_that_fits(named.path, *_messages(named.text or "", used)),
             value=(named.value, used),
             problem=problem_of(ProblemCause.VOLUMES_DIFFER, vm),
         )

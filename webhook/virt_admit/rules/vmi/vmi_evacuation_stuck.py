@@ -32,7 +32,6 @@ from virt_admit.rule import (
     Findings,
     Object,
     duration,
-    first_that_fits,
     format_duration,
     rule,
     union,
@@ -68,7 +67,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         remedy = "If the maintenance has ended, remove the mark"
         command = evacuate_cancel(vmi, context.cluster)
         choices = [f"{left}. {typed(remedy, command)}.", f"{left}. {remedy}."]
-        yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+        yield Finding(mark.path, check.first_that_fits(mark.path, *choices))
         return
     if moving:
         yield from _held_target(vmi, context.cluster)
@@ -94,7 +93,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (120, 80, 50)]
-    yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+    yield Finding(mark.path, check.first_that_fits(mark.path, *choices))
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
@@ -108,7 +107,7 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     mark = vmi.at("status", "evacuationNodeName")
     begin = f"a drain of node {mark.text} waits for this VMI: "
     choices = [f"{begin}{cut(ruled.reason, length)}. See virt-admit explain." for length in (200, 140, 110, 80, 50)]
-    yield Finding(mark.path, first_that_fits(mark.path, check.id, *choices))
+    yield Finding(mark.path, check.first_that_fits(mark.path, *choices))
 
 
 _OF_TARGET: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY)

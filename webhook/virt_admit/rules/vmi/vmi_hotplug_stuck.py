@@ -67,7 +67,7 @@ def check(vmi: Object, context: Context) -> Findings:
     for found in hotplug_phases.stuck(vmi, context.cluster):
         path = found.field["phase"].path
         remedy = messages.sentence(found.problem.remedy.partition(": ")[0].partition("; ")[0])
-        most = messages.room(path, check.id) - len(remedy) - len(f"volume {found.name}: . ")
+        most = check.room(path) - len(remedy) - len(f"volume {found.name}: . ")
         reason = messages.shorten(found.problem.reason, most)
         yield Finding(
             path,

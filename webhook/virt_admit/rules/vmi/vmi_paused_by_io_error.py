@@ -12,7 +12,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME
-from virt_admit.model.messages import ended, room
+from virt_admit.model.messages import ended
 from virt_admit.rule import (
     PV,
     PVC,
@@ -64,6 +64,6 @@ def check(vmi: Object, context: Context) -> Findings:
         return
     path = vmi.condition("Paused")["reason"].path
     remedy = _FIRST_WAY.split(found.remedy)[0]
-    most = room(path, check.id) - len(remedy) - len(". .")
+    most = check.room(path) - len(remedy) - len(". .")
     reason = found.reason.partition(". It goes on")[0]
     yield Finding(path, f"{ended(cut(reason, most))} {remedy[:1].upper()}{remedy[1:]}.", value=found.reason)

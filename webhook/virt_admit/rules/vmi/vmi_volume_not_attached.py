@@ -9,7 +9,7 @@ little and has a higher limit: raise its ratio, or set ``supportContainerResourc
 
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
-from virt_admit.model.messages import ended, room
+from virt_admit.model.messages import ended
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, cut, rule, union
 
 
@@ -32,7 +32,7 @@ def check(vmi: Object, context: Context) -> Findings:
         path = vmi.at("spec", "volumes", index, "name").path
         words = found.reason.removeprefix("it ")
         remedy = found.remedy.partition(": ")[0].partition(", or ")[0]
-        most = room(path, check.id) - len(f"volume {name} . {remedy}.")
+        most = check.room(path) - len(f"volume {name} . {remedy}.")
         told = ended(cut(words, max(most, 40)))
         command = found.remedy.rpartition(": ")[2] if ": " in found.remedy else ""
         yield Finding(path, f"volume {name} {told} {remedy[:1].upper()}{remedy[1:]}.", value=name, command=command)

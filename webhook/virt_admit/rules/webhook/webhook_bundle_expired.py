@@ -33,7 +33,6 @@ from virt_admit.rule import (
     Unseen,
     count,
     duration,
-    first_that_fits,
     problem_of,
     rule,
     union,
@@ -94,7 +93,7 @@ def _served(obj: Object, cluster: Cluster) -> Findings:
         for effect in (*effects, fail)
         for remedied in dict.fromkeys((does, short))
     ]
-    message = first_that_fits(path, "webhook-bundle-expired", *texts)
+    message = check.first_that_fits(path, *texts)
     command = remedy.command if remedy.words.startswith("restart") else ""
     yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
 

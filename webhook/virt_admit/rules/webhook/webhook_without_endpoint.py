@@ -39,7 +39,6 @@ from virt_admit.rule import (
     Object,
     ProblemCause,
     Unseen,
-    first_that_fits,
     problem_of,
     rule,
     union,
@@ -126,7 +125,7 @@ def check(obj: Object, context: Context) -> Findings:
             broken = _broken_pod(service, context.cluster)
             itself = _keeps_itself_down(webhook, service, context.cluster)
             words = _words(problem, _faults(broken), failing, itself, service[0])
-            message = first_that_fits(path, "webhook-without-endpoint", *words)
+            message = check.first_that_fits(path, *words)
             command = about("describe", broken.pod, POD) if broken is not None and not itself else ""
             yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
 
@@ -222,7 +221,7 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
     texts += [f"{problem}. {then}"]
     yield Finding(
         path,
-        first_that_fits(path, "webhook-without-endpoint", *texts),
+        check.first_that_fits(path, *texts),
         problem=problem_of(ProblemCause.COMPONENT, obj),
         command=remedy.command,
     )

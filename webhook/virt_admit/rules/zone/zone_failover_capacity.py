@@ -13,7 +13,7 @@ from virt_admit.forecasts.outage import failover, failover_nodes
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.scheduler.resources import show
-from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, first_that_fits, param, rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, param, rule
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,8 @@ def check(node: Object, context: Context[Params]) -> Findings:
     problem = f"the loss of {found.loss} leaves VMs without room: {short}"
     yield Finding(
         path,
-        first_that_fits(
+        check.first_that_fits(
             path,
-            check.id,
             f"{problem}. Add nodes in other zones or stop VMs; see virt-admit outage --zone {found.loss.zone}.",
             f"{problem}. Add nodes in other zones or stop VMs.",
         ),
