@@ -43,7 +43,9 @@ def rows(rule, case):
 def typed_about(text, name, namespace):
     """Whether a text is a line for a shell about an object: no character of a name is read by the shell."""
     words = shlex.split(text)
-    return words[0] in ("kubectl", "virtctl") and name in words and (not namespace or namespace in words)
+    if words[:2] == ["virt-admit", "explain"]:
+        name = f"{words[2].partition('/')[0]}/{name}"
+    return words[0] in ("kubectl", "virtctl", "virt-admit") and name in words and (not namespace or namespace in words)
 
 
 def changes_nothing(row, obj, cluster):
@@ -144,7 +146,7 @@ def test_a_hostile_name_is_one_word_of_the_command_that_removes_a_mark():
     rule, case = next(param.values for param in CASES if param.id.startswith("vmi-evacuation-stuck/the node accepts"))
     hostile = {**case["object"], "metadata": {**case["object"]["metadata"], "name": "--all; reboot"}}
     (finding,) = ask(rule, case | {"object": hostile})[0].findings
-    assert finding.message.endswith("virtctl evacuate-cancel vmi './--all; reboot' -n erp.")
+    assert finding.command == "virtctl evacuate-cancel vmi './--all; reboot' -n erp"
 
 
 def test_a_hostile_name_is_one_word_for_a_shell():

@@ -175,6 +175,11 @@ def command_of(remedy: str) -> str:
     return found[1] if found else ""
 
 
+def advice_of(remedy: str) -> str:
+    """Return a remedy as a sentence without the command at its end, which is shown beside it."""
+    return sentence(_COMMAND.sub("", remedy))
+
+
 _COMMAND: Final = re.compile(r": ((?:kubectl|virtctl) [^;]*)\Z")
 _MOST_EDITS: Final = 2
 

@@ -89,7 +89,7 @@ def _of(subscription: Object, cluster: Cluster) -> Iterator[HeldOperator]:
     step = f" from {now} to {then}" if now and then and now != then else ""
     what = "the update" if now else "the installation"
     reason = f"{what} of operator {package}{step} is stuck{_since(fault.since, cluster)}: {fault.what}: {fault.words}"
-    brief = f"{what}{f' to {then}' if step else ''} is stuck: {cut(fault.what, 60)}: {cut_middle(fault.words, 110)}."
+    brief = f"{what}{f' to {then}' if step else ''} is stuck: {cut(fault.what, 120)}: {cut_middle(fault.words, 240)}."
     yield HeldOperator(subscription, reason, fault.remedy, brief)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from virt_admit.model.commands import about, json_patch, kubectl, shell, virtctl
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VMI, VMIM, Kind
+from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, virtctl
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VM, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import command_of
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
 from virt_admit.rule import Action
@@ -19,8 +20,8 @@ def command(row: ReportRow) -> str:
     obj, kind = row.result.obj, row.result.request.kind
     if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
         return ""
-    if row.command:
-        return row.command
+    if typed := row.command or command_of(row.message):
+        return typed
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.rule in _HANG_DRAINS:
@@ -34,7 +35,8 @@ def command(row: ReportRow) -> str:
     if row.rule == _OUTDATED and row.action is Action.AUDIT:  # the update goes on by itself
         return shell("kubectl", "get", "vmi", "--all-namespaces", "-l", vmis.OUTDATED)
     cause = row.problem.cause if row.problem is not None else ""
-    return _BY_CAUSE.get(cause, _default)(obj, kind)
+    vm = vmis.owner(obj, "VirtualMachine") if kind is VMI and row.rule.startswith("vm-") else None
+    return kubectl("edit", VM, vm, obj.namespace) if vm else _BY_CAUSE.get(cause, _default)(obj, kind)
 
 
 _HANG_DRAINS: Final = frozenset(("vm-live-migrate-not-migratable", "vmi-not-migratable"))
@@ -53,16 +55,21 @@ controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
 def _default(obj: Object, kind: Kind) -> str:
     if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
-    return about("describe" if kind in _SEEN_ONLY else "edit", obj, kind)
+    return see(obj, kind) if kind in _SEEN_ONLY else about("edit", obj, kind)
 
 
-def _describe(obj: Object, kind: Kind) -> str:
+def see(obj: Object, kind: Kind) -> str:
+    """Return the command that shows an object with its causes: ``explain`` where it knows the kind."""
+    if kind is NODE:
+        return shell("virt-admit", "explain", argument(f"node/{obj.name}"))
+    if kind is VMI:
+        return shell("virt-admit", "explain", argument(f"vm/{obj.name}"), "-n", argument(obj.namespace or "default"))
     return about("describe", obj, kind)
 
 
 _BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {
-    ProblemCause.COMPONENT: _describe,
-    ProblemCause.NOT_REPORTED: _describe,
-    ProblemCause.NO_TARGET: _describe,
+    ProblemCause.COMPONENT: see,
+    ProblemCause.NOT_REPORTED: see,
+    ProblemCause.NO_TARGET: see,
 }
 """Causes that an edit of the object itself does not end."""

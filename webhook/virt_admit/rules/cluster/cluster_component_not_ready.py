@@ -9,6 +9,7 @@ such as an update of the operators or a GitOps tool, does not go on. Running VMs
 from virt_admit.forecasts.drain.control import component_states
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.messages import command_of
 from virt_admit.rule import (
     CDI,
     HCO,
@@ -42,4 +43,11 @@ def check(obj: Object, context: Context) -> Findings:
     for held in component_states.held(context.cluster):
         if (held.obj.kind, held.obj.namespace, held.obj.name) == (obj.kind, obj.namespace, obj.name):
             most = Action.AUDIT if held.silent else Action.DENY  # then the finding about the node is the one to act on
-            yield Finding(held.path, held.brief, value=held.nodes, problem=held.problem, max_action=most)
+            yield Finding(
+                held.path,
+                held.brief,
+                value=held.nodes,
+                problem=held.problem,
+                max_action=most,
+                command=command_of(held.remedy),
+            )

@@ -78,7 +78,9 @@ def unknown_field(
         wrong_version = set(other_version(obj))
         for unknown in unknown_fields.find(obj):
             if unknown.path[:2] not in wrong_version:
-                yield Finding(unknown.path, check.first_that_fits(unknown.path, *unknown.messages), cause=Cause.FORBIDDEN)
+                yield Finding(
+                    unknown.path, check.first_that_fits(unknown.path, *unknown.messages), cause=Cause.FORBIDDEN
+                )
 
     return check
 

@@ -9,6 +9,7 @@ then goes on by itself. Do not edit the DaemonSet: virt-operator sets it back.
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.messages import command_of
 from virt_admit.rule import KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, ProblemCause, problem_of, rule
 
 
@@ -25,6 +26,6 @@ def check(kubevirt: Object, context: Context) -> Findings:
     if held is not None and (held.kubevirt.namespace, held.kubevirt.name) == (kubevirt.namespace, kubevirt.name):
         path = kubevirt.condition("Progressing")["status"].path
         problem = problem_of(ProblemCause.COMPONENT, kubevirt)
-        yield Finding(path, held.brief, value=held.nodes, problem=problem)
+        yield Finding(path, held.brief, value=held.nodes, problem=problem, command=command_of(held.remedy))
     elif kubevirt_updates.is_under_way(kubevirt):
         yield from more_may_exist(context.cluster, NODE)

@@ -11,11 +11,11 @@ from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_failures
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
-from virt_admit.model.commands import shell
+from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import command_of, cut_middle
 from virt_admit.rule import (
     VMI,
     VMIM,
@@ -45,11 +45,13 @@ def check(vmi: Object, context: Context) -> Findings:
     failed = migrations.failed_in_a_row(vmi, context.cluster)
     if len(failed) >= migrations.RETRY_LOOP:
         reason = _reason(vmi, failed[-1], context)
+        restart = virtctl("restart", vmi.name, vms.namespace_of(vmi)) if reason.endswith("Restart the VM.") else ""
         yield Finding(
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
             value=len(failed),
             problem=_problem(vmi, context),
+            command=restart or command_of(reason),
         )
     yield from more_may_exist(context.cluster, VMIM)
 
@@ -70,14 +72,14 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
     if launcher_changes.of_cpu(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)
-        return f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 90)}. Restart the VM."
+        return f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 200)}. Restart the VM."
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
         remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])
-        return f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 60)}. {remedy}"
+        return f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 200)}. {remedy}"
     if failure:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
-        return f"migration {last.name} failed: {cut_middle(failure, 70)}. {remedy}"
+        return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"
     if migration_failures.failed_before_handover(last):  # no time-out of the copy has a part in it
         see = shell("virt-admit", "explain", f"vm/{vmi.name}", "-n", vms.namespace_of(vmi))
         return f"the target pod of {last.name} found no node or did not start. See {see}."

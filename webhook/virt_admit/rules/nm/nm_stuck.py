@@ -7,6 +7,7 @@ maintenance does not begin, and an upgrade that waits for the node does not cont
 give up, delete the NodeMaintenance, which also uncordons the node.
 """
 
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings, Object, count, cut, names, rule
 
@@ -26,12 +27,14 @@ def check(obj: Object, _context: Context) -> Findings:
     if hang is None:
         return
     if hang.pending:
-        what = f"{count(len(hang.pending), 'pod')} left: {names(hang.pending, 60)}"
+        what = f"{count(len(hang.pending), 'pod')} left: {names(hang.pending, 160)}"
     else:
-        what = cut(" ".join(hang.error.split()) or f"phase {hang.phase}", 70)
+        what = cut(" ".join(hang.error.split()) or f"phase {hang.phase}", 200)
+    node = obj.at("spec", "nodeName").text
     yield Finding(
         obj.at("status", "phase").path,
         f"the drain does not complete ({what}), so the node stays cordoned. Remove what refuses (virt-admit drain), "
         "or delete the NodeMaintenance.",
         value=hang.phase,
+        command=shell("virt-admit", "drain", argument(node)) if node else "",
     )

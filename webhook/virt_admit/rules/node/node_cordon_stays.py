@@ -7,6 +7,7 @@ the eviction of a VM is refused, or a maintenance has failed. The node itself lo
 where the report says so: most controllers cordon the node again.
 """
 
+from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import cordoners
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, cut, rule
 
@@ -28,9 +29,7 @@ def check(node: Object, context: Context) -> Findings:
     if cordon is None or not (cordon.ends is False or cordon.failed) or not (cordon.waits and cordon.remedy):
         return  # a maintenance that waits for nothing lasts as long as its administrator wants
     path = node.at("spec", "unschedulable").path
-    begin, end = (
-        f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by itself. ",
-        f"See virt-admit explain node/{node.name}.",
-    )
-    waits = cut(cordon.waits, check.room(path) - len(begin) - len(end) - 1)
-    yield Finding(path, f"{begin}{waits} {end}", value=node.name)
+    stays = f"cordoned by {cordon.by}, and this {'does' if cordon.ends is False else 'may'} not end by itself."
+    advice = advice_of(cordon.remedy)
+    waits = cut(cordon.waits, check.room(path) - len(f"{stays}  {advice}"))
+    yield Finding(path, f"{stays} {waits} {advice}", value=node.name, command=command_of(cordon.remedy))

@@ -10,6 +10,7 @@ Where its kubelet waits for a certificate, the node runs: approve its Certificat
 
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import certificate_requests
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import sentence
@@ -65,6 +66,7 @@ def check(node: Object, context: Context) -> Findings:
         check.first_that_fits(path, *(f"{begin} {sentence(way)}" for way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
+        command=shell("kubectl", "certificate", "approve", pending.requests[-1]) if pending is not None else "",
     )
     if unseen:
         yield Unseen(unseen)

@@ -8,7 +8,7 @@ check that never passes, or a toleration. No node is drained, and nothing report
 
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import cut, ended
+from virt_admit.model.messages import cut, ended, first_within
 from virt_admit.model.node_updates import rancher_updates, talos_upgrades, upgrade_plans
 from virt_admit.rule import (
     HARVESTER_UPGRADE,
@@ -46,7 +46,8 @@ def check(order: Object, context: Context) -> Findings:
         if (own.kind, own.namespace, own.name) == (order.kind, order.namespace, order.name):
             path = order.metadata["name"].path
             begin = "" if found.certain else "it cannot be determined whether "
-            words = found.brief or found.reason
-            message = ended(f"{begin}{cut(words, check.room(path) - len(begin) - 1)}")
+            most = check.room(path) - len(begin) - 1
+            words = first_within(most, found.reason, found.brief or cut(found.reason, most))
+            message = ended(f"{begin}{words}")
             problem = problem_of(ProblemCause.ORDER_STANDS, order) if found.certain else None
             yield Finding(path, message, value=order.name, problem=problem, command=shell("virt-admit", "upgrade"))

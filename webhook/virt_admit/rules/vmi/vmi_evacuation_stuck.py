@@ -18,11 +18,10 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
 from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel, ruling
-from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
-from virt_admit.model.messages import cut, cut_middle, sentence
+from virt_admit.model.messages import advice_of, command_of, cut, cut_middle, ended, sentence
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import (
     Action,
@@ -66,8 +65,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         left = f"node {mark.text} accepts VMs again, but this VMI is still to leave it, so migrations are repeated"
         remedy = "If the maintenance has ended, remove the mark"
         command = evacuate_cancel(vmi, context.cluster)
-        choices = [f"{left}. {typed(remedy, command)}.", f"{left}. {remedy}."]
-        yield Finding(mark.path, check.first_that_fits(mark.path, *choices))
+        yield Finding(mark.path, f"{left}. {remedy}.", command=command)
         return
     if moving:
         yield from _held_target(vmi, context.cluster)
@@ -89,11 +87,12 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     failure = _failure(vmi, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
-        choices = [f"{waits}. {sentence(remedy)}" for remedy in (held.remedy, held.remedy.partition(": ")[0])]
+        choices = [f"{waits}. {advice_of(held.remedy)}"]
     elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
-        choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (120, 80, 50)]
-    yield Finding(mark.path, check.first_that_fits(mark.path, *choices))
+        choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (200, 80)]
+    command = command_of(held.remedy) if held is not None else ""
+    yield Finding(mark.path, check.first_that_fits(mark.path, *choices), command=command)
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
@@ -106,8 +105,9 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
         return
     mark = vmi.at("status", "evacuationNodeName")
     begin = f"a drain of node {mark.text} waits for this VMI: "
-    choices = [f"{begin}{cut(ruled.reason, length)}. See virt-admit explain." for length in (200, 140, 110, 80, 50)]
-    yield Finding(mark.path, check.first_that_fits(mark.path, *choices))
+    advice = advice_of(ruled.remedy)
+    reason = ended(cut(ruled.reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
+    yield Finding(mark.path, f"{begin}{reason} {advice}", command=command_of(ruled.remedy))
 
 
 _OF_TARGET: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY)
