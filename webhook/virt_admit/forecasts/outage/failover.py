@@ -6,7 +6,7 @@ nodes that it has no second one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.outage import failover_demand
@@ -213,7 +213,7 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
     wanted = asked.requests.get(MEMORY, 0)
     if asked.number != 1 or wanted <= 0 or room.has_other_places(wanted, asked.view):
         return None
-    places = _places(room, asked)
+    places = _known_places(room, asked)
     if not places:
         return None
     memory = room.amounts(MEMORY, asked.view)
@@ -229,6 +229,20 @@ def only_places(room: Room, asked: RoomDemand, cluster: Cluster) -> OnlyPlaces |
     others = sorted((wanted - each.free, name) for name, each in memory.items() if name not in places)
     missing, other = next(((lack, name) for lack, name in others if lack > 0), (0, ""))
     return OnlyPlaces(tuple(sorted(places)), other, missing)
+
+
+def _known_places(room: Room, asked: RoomDemand) -> list[str]:
+    """Return the nodes with room, computed once for VMs of one size: nothing else is as costly in a full cluster."""
+    known: dict[Hashable, list[str]] = room.memo.setdefault(_places, {})
+    key = tuple(asked.requests.items()), asked.view
+    if key not in known:
+        if len(known) >= _MOST_SIZES:
+            known.clear()
+        known[key] = _places(room, asked)
+    return known[key]
+
+
+_MOST_SIZES: Final = 256
 
 
 def _places(room: Room, asked: RoomDemand) -> list[str]:
