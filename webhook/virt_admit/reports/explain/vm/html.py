@@ -128,6 +128,6 @@ def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]
 
 
 def _notes(report: VmReport, unreadable: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "What KubeVirt says", report.notes
+    yield "What KubeVirt says", report.other_notes
     yield "Avoid", report.avoid
     yield "Not available", tuple(rights.lines(report.unseen, unreadable))

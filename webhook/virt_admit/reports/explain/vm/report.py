@@ -178,3 +178,9 @@ class VmReport:
     notes: tuple[str, ...]
     """What KubeVirt and CDI themselves say of it: operations under way, failed starts."""
     unseen: tuple[str, ...]
+
+    @property
+    def other_notes(self) -> tuple[str, ...]:
+        """The notes without those that the rows of the volumes say."""
+        said = " ".join(volume.problem for volume in self.volumes or ())
+        return tuple(note for note in self.notes if (note.partition(": ")[2] or note) not in said)

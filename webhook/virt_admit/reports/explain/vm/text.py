@@ -53,7 +53,7 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
         ("Rules", list(rules(report.rules))),
     )
     lines = [line for title, rows in parts if rows for line in (name(title), *table(rows), "")]
-    lines += titled("What KubeVirt says", report.notes)
+    lines += titled("What KubeVirt says", report.other_notes)
     lines += titled("To do", todo(report))
     lines += titled("Avoid", report.avoid)
     lines += titled("Commands", report.commands)
