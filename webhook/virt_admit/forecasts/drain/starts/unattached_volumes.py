@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.placement import candidates, pod_starts, quotas
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -41,7 +42,9 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     waits = f"it is not attached: pod {pod.name} has been Pending for {vm_states_times.age(created, cluster)}"
     if found := _out_of_reach(vmi, volume, claim, node, cluster):
         return found._replace(reason=f"{waits}, because {found.reason}")
-    said = pod.condition("PodScheduled")["message"].text if not pod.at("spec", "nodeName").text else ""
+    said = _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "") if not _is_placed(pod) else ""
+    if said and (shut := closed_nodes.closed(vmi, pod, said, cluster)):
+        return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
     why = f"kube-scheduler says {shorten(said, _LONGEST)}" if said else pod_starts.failure(pod, cluster)
     if not why:
         return None
@@ -50,6 +53,14 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
         typed(f"remove what keeps pod {pod.name} off {node}", kubectl("describe", POD, pod.name, pod.namespace)),
         ProblemCause.NOT_REPORTED,
     )
+
+
+_PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
+"""What kube-scheduler adds about a pod that may displace none."""
+
+
+def _is_placed(pod: Object) -> bool:
+    return bool(pod.at("spec", "nodeName").text)
 
 
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
