@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.messages import cut, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -112,7 +112,9 @@ def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
     if " per Container is " in words or " per Pod is " in words:
         edit = kubectl("edit", LIMIT_RANGE, "", namespace)
         return f"a LimitRange of {namespace}", typed(quotas.attachment_remedy(cluster), edit)
-    return "", typed("resolve what it says", kubectl("describe", VMI, vmi.name, namespace))
+    if known := pod_refusals.remedy(vmi, words, cluster):
+        return "", known
+    return "", typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace))
 
 
 def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
