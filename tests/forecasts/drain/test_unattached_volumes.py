@@ -63,7 +63,7 @@ def test_another_cause_is_quoted():
     assert (
         found.reason == f"it is not attached: pod hp-volume-db has been Pending for 51 min: kube-scheduler says {SAID}"
     )
-    assert found.remedy == "remove what keeps pod hp-volume-db off w2: kubectl describe pod hp-volume-db -n vms"
+    assert found.remedy == "let w2 take pod hp-volume-db: kubectl describe pod hp-volume-db -n vms"
 
 
 @pytest.mark.parametrize("found", [{"minutes": 2}, {"phase": "Running", "placed": True}, {"placed": True}])

@@ -45,14 +45,12 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     said = _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "") if not _is_placed(pod) else ""
     if said and (shut := closed_nodes.closed(vmi, pod, said, cluster)):
         return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
-    why = f"kube-scheduler says {shorten(said, _LONGEST)}" if said else pod_starts.failure(pod, cluster)
-    if not why:
-        return None
-    return Problem(
-        f"{waits}: {why}",
-        typed(f"remove what keeps pod {pod.name} off {node}", kubectl("describe", POD, pod.name, pod.namespace)),
-        ProblemCause.NOT_REPORTED,
-    )
+    if said:
+        see = kubectl("describe", POD, pod.name, pod.namespace)
+        way = typed(f"let {node} take pod {pod.name}", see)
+        return Problem(f"{waits}: kube-scheduler says {shorten(said, _LONGEST)}", way, ProblemCause.NOT_REPORTED)
+    why = pod_starts.failure(pod, cluster)
+    return Problem(f"{waits}: {why}", pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED) if why else None
 
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
