@@ -62,7 +62,7 @@ def driver_that_a_taint_keeps_away(*ask: str) -> Incident:
     elif ask[0] == "explain":
         facts += (r"No volume of driver rook-ceph.rbd.csi.ceph.com can be mounted on this node, although its CSINode",)
     else:
-        facts = (r"does not tolerate taint dedicated=gpu:NoSchedule\. Let DaemonSet csi-rbdplugin tolerate it",)
+        facts = (r"does not tolerate taint dedicated=gpu:NoSchedule.*\. Let DaemonSet csi-rbdplugin tolerate it",)
     return Incident("-".join(("driver-tainted", *ask)), TAINTED, tainted(["w1", "w3"]), YES, facts, ask)
 
 

@@ -43,7 +43,9 @@ def test_a_copy_in_an_old_format_is_named(ask):
     assert "cannot be decoded: Object 'Kind' is missing\n" in told
     assert "kubectl delete controllerrevision m4-1 -n vms" in told
     assert """kubectl patch vm etl -n vms --type=merge -p '{"spec":{"instancetype":{"revisionName":null}}}'""" in told
-    said = "ControllerRevision m4-1 cannot be decoded: Object 'Kind' is missing. Remove spec.instancetype.revisionName"
+    said = (
+        "cannot be decoded: Object 'Kind' is missing. Remove spec.instancetype.revisionName and this ControllerRevision"
+    )
     assert said in ask(items, "scan")
 
 

@@ -99,7 +99,11 @@ def failed_service_version() -> Incident:
     why = "install failed: deployment virt-operator not ready before timeout"
     items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0"), install_plan("Complete")]
     items.append(service_version("Failed", why))
-    says = (f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.8.0 failed: {why}",)
+    says = (
+        f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.8.0 failed: {why}",
+        "See why Deployment virt-operator has no ready pod, and repair it, after which OLM goes on: "
+        f"kubectl describe deployment virt-operator -n {CNV}",
+    )
     return Incident(
         "https://github.com/kubevirt/hyperconverged-cluster-operator/issues/1040", items, "upgrade", 0, says
     )
@@ -115,8 +119,67 @@ def unresolved() -> Incident:
     )
 
 
+REFUSED = "macvtap cannot be deployed together with passt, please remove macvtap from the configuration"
+
+
+def not_upgradeable(command: str = "upgrade", *, versions: bool = True) -> Incident:
+    """Return that a part of HyperConverged refuses the next release. versions: whether ClusterServiceVersions are known."""
+    at = {"type": "Upgradeable", "status": "False", "lastTransitionTime": FAILED}
+    told = at | {
+        "reason": "NetworkAddonsConfigNotUpgradeable",
+        "message": f"NetworkAddonsConfig is not upgradeable: {REFUSED}",
+    }
+    items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.9.0"), install_plan("Complete")]
+    only(items, "Subscription", "hco")["status"]["lastUpdated"] = FAILED
+    items.append(obj("HyperConverged", "hco.kubevirt.io/v1beta1", PACKAGE, CNV, status={"conditions": [told]}))
+    deployed = {"conditions": [at | {"reason": "InvalidConfiguration", "message": REFUSED}]}
+    items.append(
+        obj("NetworkAddonsConfig", "networkaddonsoperator.network.kubevirt.io/v1", "cluster", "", status=deployed)
+    )
+    if versions:
+        old = service_version("Replacing", f"being replaced by csv: {PACKAGE}-operator.v4.9.0")
+        new = service_version(
+            "Pending", f"operator is not upgradeable: The operator is not upgradeable: {told['message']}"
+        )
+        new["metadata"]["name"] = f"{PACKAGE}-operator.v4.9.0"
+        new["status"]["reason"] = "OperatorConditionNotUpgradeable"
+        own = {"conditions": [told]}
+        condition = obj("OperatorCondition", "operators.coreos.com/v2", f"{PACKAGE}-operator.v4.8.0", CNV, status=own)
+        items += [old, new, condition]
+    waits = f"ClusterServiceVersion {CNV}/{PACKAGE}-operator.v4.9.0 waits (OperatorConditionNotUpgradeable)"
+    says = (
+        f"from v4.8.0 to v4.9.0 is stuck for 55 min: {waits if versions else 'Subscription openshift-cnv/hco waits'}",
+        f"NetworkAddonsConfig cluster is not upgradeable: {REFUSED}",
+        "Remove macvtap from the configuration, after which OLM goes on by itself: "
+        "kubectl describe networkaddonsconfig cluster",
+    )
+    source = f"https://github.com/kubevirt/cluster-network-addons-operator/pull/{1334 if versions else 1292}"
+    return Incident(source, items, command, 0, says, ("being replaced",))
+
+
+def catalog_that_does_not_answer() -> Incident:
+    why = "failed to populate resolver cache from source redhat-operators/openshift-marketplace: connection error"
+    said = {"type": "ResolutionFailed", "status": "True", "message": why, "lastTransitionTime": FAILED}
+    items = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0", said), install_plan("Complete")]
+    says = (
+        "See why the pod of CatalogSource openshift-marketplace/redhat-operators does not answer",
+        "kubectl describe catalogsource redhat-operators -n openshift-marketplace",
+    )
+    source = "https://github.com/operator-framework/operator-lifecycle-manager/issues/3009"
+    return Incident(source, items, "upgrade", 0, says)
+
+
 def incidents() -> list[Incident]:
-    return [virt_handler_too_many(), component_that_crashes(), stored_version(), failed_service_version(), unresolved()]
+    return [
+        virt_handler_too_many(),
+        component_that_crashes(),
+        stored_version(),
+        failed_service_version(),
+        unresolved(),
+        not_upgradeable(),
+        not_upgradeable(versions=False),
+        catalog_that_does_not_answer(),
+    ]
 
 
 def at_rest() -> list[list[Object]]:
@@ -124,6 +187,8 @@ def at_rest() -> list[list[Object]]:
     waits = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.9.0"), install_plan("RequiresApproval")]
     done = [*cluster(), *namespaces(CNV), subscription("v4.8.0", "v4.8.0"), install_plan("Complete")]
     done.append(service_version("Succeeded", "install strategy completed with no errors"))
+    upgradeable = [each for each in not_upgradeable(versions=False).items if each["kind"] != "Subscription"]
+    upgradeable.append(subscription("v4.8.0", "v4.8.0"))
     later = tainted("v1.1.0")
     only(later, "KubeVirt", "kubevirt")["status"]["conditions"] = conditions(Available=True, Progressing=False)
-    return [waits, done, later, tainted(minutes=5)]
+    return [waits, done, upgradeable, later, tainted(minutes=5)]

@@ -42,6 +42,7 @@ ASSUMES: Final = frozenset(
         "vm-cpu-model-obsolete",
         "vm-live-migrate-not-migratable",
         "vm-reboot-stays-off",
+        "vm-running-deprecated",
     )
 )
 """Rules that assume what is usual where they could not read what makes an exception, such as a feature gate."""

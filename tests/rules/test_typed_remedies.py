@@ -55,8 +55,10 @@ def changes_nothing(row, obj, cluster):
     words = shlex.split(command(row))
     if "--type=merge" not in words:
         return False
-    wanted = json.loads(words[-1])["spec"]["template"]["spec"]["evictionStrategy"]
-    return wanted == expand.strategy(obj, cluster).value
+    template = json.loads(words[-1])["spec"].get("template")
+    if template is None:  # a setting of the cluster
+        return False
+    return template["spec"]["evictionStrategy"] == expand.strategy(obj, cluster).value
 
 
 def test_no_fix_and_no_command_changes_nothing():

@@ -138,7 +138,7 @@ def test_a_vm_that_is_pinned_lacks_a_node_and_not_room():
     pinned = Object(json.loads(json.dumps(BIG.data)))
     pinned.data["spec"]["nodeSelector"] = {"zone": "x"}
     found = capacity.shortage(Snapshot([*HOSTS, pinned, NS, kubevirt()], ["*"]), "n2")
-    assert (found.text.startswith("node for shop/db: on n3 "), found.remedy) == (True, "Remove that cause first")
+    assert (found.text.startswith("node for shop/db: on n3 "), found.remedy) == (True, "Let n3 take it first")
 
 
 def test_the_cache_of_the_webhook_gives_the_same_answer():
@@ -182,3 +182,16 @@ def test_finished_pods_are_not_kept():
     by_namespace = {}
     store.add(by_namespace, LAUNCHER.data | {"status": {"phase": "Failed"}})
     assert by_namespace == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        ({"unschedulable": True}, "Uncordon or repair n3 first"),
+        ({"taints": [{"key": "example.com/own", "effect": "NoSchedule"}]}, "Remove taint example.com/own"),
+    ],
+)
+def test_what_keeps_a_node_from_taking_a_vm_is_the_remedy(change, remedy):
+    other = Object({**HOSTS[-1].data, "spec": change})
+    found = capacity.shortage(Snapshot([*HOSTS[:-1], other, BIG, NS, kubevirt()], ["*"]), "n2")
+    assert found.remedy.startswith(remedy)

@@ -194,7 +194,7 @@ def test_a_pod_of_cdi_that_fails_says_why():
         "its disk web is not filled (ImportInProgress): pod importer-web fails: Unable to process data: unexpected status code "
         "404"
     )
-    assert found.remedy.endswith("change the source of the disk: kubectl logs importer-web -n vms")
+    assert found.remedy == "correct the address of the source of the disk: kubectl logs importer-web -n vms"
 
 
 def test_a_quota_that_refuses_a_claim_is_named():

@@ -5,16 +5,18 @@ import pytest
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
 from tests.healthy.parts import ago
-from tests.incidents.machines import find, guest
+from tests.incidents.machines import cordoned, find, guest, marked
 from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
 ZONE = "topology.kubernetes.io/zone"
-SAID = "0/6 nodes are available: 1 node(s) were unschedulable"
+SAID = "0/6 nodes are available: 1 node(s) had no available disk"
+CORDONED = "0/6 nodes are available: 1 node(s) were unschedulable, 5 node(s) didn't match Pod's node affinity/selector"
+PREEMPTION = ". preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
 
 
-def plugged(affinity, *, phase="Pending", minutes=51, placed=False):
+def plugged(affinity, *, phase="Pending", minutes=51, placed=False, said=SAID, change=lambda items: None):
     """Return what keeps the volume of a VM on w2 from being attached."""
     items = (
         plain() + guest("db", "w2", hotplugged=["data"]) + claim("data", modes=("ReadWriteOnce",), affinity=affinity)
@@ -26,8 +28,9 @@ def plugged(affinity, *, phase="Pending", minutes=51, placed=False):
     helper["status"] = {"phase": phase}
     if not placed:
         del helper["spec"]["nodeName"]
-        unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": SAID}
+        unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
         helper["status"]["conditions"] = [unplaced]
+    change(items)
     cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
     vmi = Object(find(items, "VirtualMachineInstance", "db"))
     return unattached_volumes.problem(vmi, "data", "data", cluster)
@@ -55,15 +58,93 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
 
 
 def test_another_cause_is_quoted():
-    found = plugged({ZONE: "b"})
+    found = plugged({ZONE: "b"}, said=f"{SAID}{PREEMPTION}")
 
     assert (
         found.reason == f"it is not attached: pod hp-volume-db has been Pending for 51 min: kube-scheduler says {SAID}"
     )
-    assert found.remedy == "remove what keeps pod hp-volume-db off w2: kubectl describe pod hp-volume-db -n vms"
+    assert found.remedy == "let w2 take pod hp-volume-db: kubectl describe pod hp-volume-db -n vms"
 
 
 @pytest.mark.parametrize("found", [{"minutes": 2}, {"phase": "Running", "placed": True}, {"placed": True}])
 def test_a_volume_that_is_attached_or_may_be_soon(found):
     affinity = {ZONE: "a"} if "minutes" in found else {ZONE: "b"}
     assert plugged(affinity, **found) is None
+
+
+def tolerating(key):
+    """Return a change that lets the pod which attaches the volume tolerate a taint."""
+    toleration = {"key": key, "operator": "Exists", "effect": "NoSchedule"}
+    return lambda items: find(items, "Pod", "hp-volume-db")["spec"].setdefault("tolerations", []).append(toleration)
+
+
+def test_a_cordon_of_the_node_on_which_the_vm_runs():
+    found = plugged({ZONE: "b"}, said=f"{CORDONED}{PREEMPTION}", change=lambda items: cordoned(items, "w2"))
+
+    assert found.reason == (
+        "it is not attached: pod hp-volume-db has been Pending for 51 min, because w2, where the VM runs, is cordoned, which "
+        "such pods tolerate only from KubeVirt 1.8 on"
+    )
+    assert found.remedy == "uncordon w2, or migrate the VM to another node: kubectl uncordon w2"
+
+
+def test_a_node_that_is_emptied_is_not_uncordoned_before():
+    def drained(items):
+        cordoned(items, "w2")
+        marked(items, "db", "w2")
+
+    found = plugged({ZONE: "b"}, said=CORDONED, change=drained)
+
+    assert found.remedy.startswith("uncordon w2 once its drain is over, or migrate the VM to another node: ")
+
+
+def test_a_cordon_that_a_controller_ends_stays():
+    def talos(items):
+        cordoned(items, "w2")
+        find(items, "Node", "w2")["metadata"].setdefault("annotations", {})["talos.dev/cordoned"] = "true"
+
+    found = plugged({ZONE: "b"}, said=CORDONED, change=talos)
+
+    assert "is cordoned by Talos, which upgrades or reboots it, which such pods" in found.reason
+    assert found.remedy == "migrate the VM to another node, or wait until w2 is uncordoned: virtctl migrate db -n vms"
+
+
+def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
+    def tolerated(items):
+        cordoned(items, "w2")
+        tolerating("node.kubernetes.io/unschedulable")(items)
+
+    found = plugged({ZONE: "b"}, change=tolerated)
+
+    assert "cordon" not in found.reason + found.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [
+        (
+            "example.com/keep",
+            "remove that taint, or migrate the VM to another node: kubectl taint nodes w2 example.com/keep:NoSchedule-",
+        ),
+        (
+            "node.kubernetes.io/disk-pressure",
+            "migrate the VM to another node, or repair what Kubernetes reports with that taint",
+        ),
+    ],
+)
+def test_another_taint_of_that_node(key, remedy):
+    taints = [{"key": key, "value": "x", "effect": "NoSchedule"}]
+    said = f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: x}}"
+    found = plugged(
+        {ZONE: "b"}, said=said, change=lambda items: find(items, "Node", "w2")["spec"].update(taints=taints)
+    )
+
+    assert f"w2, where the VM runs, has taint {key}, which the pod does not tolerate" in found.reason
+    assert found.remedy.startswith(remedy)
+
+
+def test_that_node_has_no_room():
+    found = plugged({ZONE: "b"}, said="0/6 nodes are available: 1 Too many pods, 5 node(s) didn't match")
+
+    assert found.reason.endswith("w2, where the VM runs, has no room for it (Too many pods)")
+    assert found.remedy == "migrate the VM to another node, or make room on w2: virtctl migrate db -n vms"

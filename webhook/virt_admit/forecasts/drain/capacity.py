@@ -157,7 +157,15 @@ def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> L
     name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
     if all("missing" in cause for cause in why.split("; ")):
         return LackOfRoom(f"room for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", "Free or add room first")
-    return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", "Remove that cause first")
+    return LackOfRoom(f"node for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", _first(name, why))
+
+
+def _first(name: str, why: str) -> str:
+    """Return what lets a node take a VM, from the first cause that keeps it off."""
+    cause = why.partition("; ")[0]
+    if cause in ("cordoned", "not Ready"):
+        return f"Uncordon or repair {name} first"
+    return f"Remove {cause} from {name} first" if cause.startswith("taint ") else f"Let {name} take it first"
 
 
 def _left(packed: Packing, leaving: Sequence[Leaving]) -> list[Leaving]:

@@ -217,7 +217,7 @@ def _before_the_next(version: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what would hold the next update of a cluster that is not updated now."""
     refused = version.condition("Upgradeable")
     if refused["status"].text == "False":
-        why = ": ".join(filter(None, (refused["reason"].text, cut(_words(refused), 160))))
+        why = ": ".join(filter(None, (refused["reason"].text, cut_middle(_words(refused), 300))))
         yield f"the update stays in the present minor release, as Upgradeable is False ({why})"
     sick = _sick(cluster)
     if sick:

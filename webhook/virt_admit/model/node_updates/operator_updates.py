@@ -19,14 +19,16 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, SUBSCRIPTION
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.settings import refused_upgrades
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle
 
 READS: Final[Reads] = union(
     clock.READS,
+    refused_upgrades.READS,
     {
         SUBSCRIPTION: (
             *CONDITIONS,
@@ -43,6 +45,7 @@ READS: Final[Reads] = union(
     },
 )
 _CSV: Final = kinds.guess("operators.coreos.com/v1alpha1", "ClusterServiceVersion")
+_CATALOG_SOURCE: Final = kinds.guess("operators.coreos.com/v1alpha1", "CatalogSource")
 _CRD: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(namespaced=False)
 _PACKAGES: Final = re.compile(
     r"kubevirt|hyperconverged|node-?healthcheck|-remediation|node-maintenance|sriov-network|nmstate|descheduler|"
@@ -119,15 +122,40 @@ class _Fault(NamedTuple):
 def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     yield from _failed_plan(subscription, cluster)
     yield from _failed_version(subscription, cluster)
+    yield from _not_upgradeable(subscription, cluster)
     for name, what in _CONDITIONS.items():
         found = subscription.condition(name)
         words = _words(found["message"].text)
         changed = found["lastTransitionTime"].text or subscription.at("status", "lastUpdated").text
         if found["status"].text == "True" and words and (name == _PLAN_FAILED or _is_long(changed, cluster)):
-            remedy = typed("Resolve what it names", about("describe", subscription, SUBSCRIPTION))
+            remedy = _of_words(words, subscription) or typed(
+                "Correct what it names", about("edit", subscription, SUBSCRIPTION)
+            )
             yield _Fault(
                 f"Subscription {subscription.full_name} {what}", words, found["lastTransitionTime"].text, remedy
             )
+
+
+_CATALOG: Final = re.compile(r"\bsource ([a-z0-9.-]{1,200})/([a-z0-9.-]{1,200})")
+"""How the resolver names a CatalogSource (pkg/controller/registry/resolver/cache/cache.go)."""
+_DEPLOYMENT: Final = re.compile(
+    r"deployment \"?([a-z0-9.-]{1,200})\"? (?:not ready|to become ready)|for deployment ([a-z0-9.-]{1,200})"
+)
+"""How OLM names a Deployment that has no ready pod (pkg/controller/install/deployment.go)."""
+
+
+def _of_words(words: str, obj: Object) -> str:
+    """Return what ends a fault of which OLM names the object; empty: it names none."""
+    if catalog := _CATALOG.search(words):
+        command = kubectl("describe", _CATALOG_SOURCE, catalog[1], catalog[2])
+        return typed(
+            f"See why the pod of CatalogSource {catalog[2]}/{catalog[1]} does not answer, and repair it", command
+        )
+    if deployment := _DEPLOYMENT.search(words):
+        name = (deployment[1] or deployment[2]).rstrip(".")
+        command = kubectl("describe", DEPLOYMENT, name, obj.namespace)
+        return typed(f"See why Deployment {name} has no ready pod, and repair it, after which OLM goes on", command)
+    return ""
 
 
 _PLAN_FAILED: Final = "InstallPlanFailed"
@@ -167,7 +195,7 @@ def _after(plan: Object, words: str, cluster: Cluster) -> str:
             "makes again",
             again,
         )
-    first = "Correct the objects that it names" if _INVALID.search(words) else "Resolve what it names"
+    first = "Correct the objects that it names" if _INVALID.search(words) else "End what made it fail"
     return typed(f"{first}; then delete the InstallPlan, which OLM makes again", again)
 
 
@@ -183,20 +211,58 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     Also one that failed: OLM tries it again, as when its Deployment has no ready pod while nodes are drained
     (operator-lifecycle-manager:pkg/controller/operators/olm/operator.go#transitionCSVState).
     """
-    names = {subscription.at("status", each).text for each in ("currentCSV", "installedCSV")} - {None, ""}
-    for csv in cluster.known(_CSV, subscription.namespace):
+    installed = subscription.at("status", "installedCSV").text or ""
+    names = dict.fromkeys(
+        (subscription.at("status", "currentCSV").text, installed)
+    )  # the new one knows what it waits for
+    for csv in filter(None, (find(cluster, _CSV, subscription.namespace, name or "") for name in names)):
         status = csv["status"]
         phase = status["phase"].text or ""
-        if csv.name not in names or phase not in _PHASES:
+        if phase not in _PHASES:
             continue
-        if _is_long(_unready_since(status), cluster):
+        if status["reason"].text == _NOT_UPGRADEABLE and (held := _refused(subscription, csv, cluster)):
+            yield held
+        elif _is_long(_unready_since(status), cluster):
             words = _words(status["message"].text) or status["reason"].text or "it does not say why"
             missing = "; ".join(_unmet(status["requirementStatus"]))
-            remedy = typed("Resolve what it names, after which OLM goes on", about("describe", csv, _CSV))
+            ends = f"Install what is missing ({missing})" if missing else "End what it reports"
+            described = typed(f"{ends}, after which OLM goes on", about("describe", csv, _CSV))
+            remedy = _of_words(words, csv) or described
             told = f"ClusterServiceVersion {csv.full_name} {_PHASES[phase]}"
             yield _Fault(
                 told, f"{words}{f' ({missing})' if missing else ''}", status["lastTransitionTime"].text, remedy
             )
+
+
+_NOT_UPGRADEABLE: Final = "OperatorConditionNotUpgradeable"
+
+
+def _refused(subscription: Object, csv: Object, cluster: Cluster) -> _Fault | None:
+    """Return that a ClusterServiceVersion waits because the operator does not let itself be replaced."""
+    status, installed = csv["status"], subscription.at("status", "installedCSV").text or ""
+    since = status["lastTransitionTime"].text
+    refused = refused_upgrades.of_operator(csv.namespace, installed, _words(status["message"].text), cluster)
+    if refused is None or not _is_long(since, cluster):
+        return None
+    return _Fault(
+        f"ClusterServiceVersion {csv.full_name} waits ({_NOT_UPGRADEABLE})", refused.words, since, refused.remedy
+    )
+
+
+def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
+    """Yield that HyperConverged refuses to be replaced, where no ClusterServiceVersion can be read."""
+    status = subscription["status"]
+    installed, current = status["installedCSV"].text or "", status["currentCSV"].text or ""
+    hco = next(iter(cluster.known(HCO, subscription.namespace)), None)
+    since = hco.condition("Upgradeable")["lastTransitionTime"].text if hco is not None else None
+    plan = find(cluster, INSTALL_PLAN, subscription.namespace, status.at("installPlanRef", "name").text or "")
+    done = plan is not None and plan.at("status", "phase").text == "Complete"
+    waits = bool(installed) and bool(current) and installed != current and done
+    if not waits or not _is_long(since, cluster) or not _is_long(status["lastUpdated"].text, cluster):
+        return
+    if refused := refused_upgrades.of_operator(subscription.namespace, installed, "", cluster):
+        title = f"Subscription {subscription.full_name} waits for {installed}"
+        yield _Fault(title, refused.words, status["lastUpdated"].text, refused.remedy)
 
 
 def _unready_since(status: Field) -> str | None:

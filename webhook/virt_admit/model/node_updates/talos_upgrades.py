@@ -54,7 +54,7 @@ def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterato
         yield StandingOrder(upgrade, f"{name} is suspended by its annotation", typed("Resume it", resume), True)
     elif phase == _FAILED:
         again = shell("kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/reset=true")
-        way = typed("Remove that cause, then let tuppr begin again", again)
+        way = typed("Correct what it reports, then let tuppr begin again", again)
         yield StandingOrder(upgrade, f"{name} has failed, and tuppr does not try it again{said}", way, True)
     elif phase in _BEFORE and not busy:  # one upgrade at a time: the others wait for it
         yield from _waiting(upgrade, kind, phase or "new", said, cluster)

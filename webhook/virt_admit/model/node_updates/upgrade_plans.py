@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from virt_admit.model.commands import about, merge_patch, typed
+from virt_admit.model.commands import about, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
@@ -86,7 +86,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
         if said and update_orders.is_long(_began(plan), cluster):
             lasts = clock.lasting(pod.metadata["creationTimestamp"].text, cluster)
             reason = f"{update_orders.title(plan)} goes on: no node takes its pod {pod.name}{lasts}"
-            see = typed("Remove what keeps that pod from its node", about("describe", pod, POD))
+            see = typed("Let a node take that pod", about("describe", pod, POD))
             yield StandingOrder(plan, f"{reason}{update_orders.quoted(said)}", see, False)
 
 
@@ -137,6 +137,8 @@ def _failing(plan: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         since = said["lastUpdateTime"].text or said["lastTransitionTime"].text
         if told and said["message"].text and update_orders.is_long(since, cluster):
             words = f"{kind} is False{clock.lasting(since, cluster)}{update_orders.quoted(said['message'].text)}"
-            see = typed("Remove that cause", about("describe", plan, PLAN))
+            logs = shell("kubectl", "logs", "-n", plan.namespace, "-l", f"{OF_PLAN}={plan.name}", "--tail=50")
+            fails = typed("See in the log of its pods why they fail, and correct that", logs)
+            see = fails if reason else typed("Correct the Plan", about("edit", plan, PLAN))
             yield StandingOrder(plan, f"{update_orders.title(plan)} goes on: {words}", see, False)
             return

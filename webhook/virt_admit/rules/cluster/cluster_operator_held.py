@@ -3,9 +3,11 @@
 **Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a ClusterServiceVersion that is
 not ready. The operator stays at its old release, also without its fixes. VMs run on.
 
-**Fix.** Resolve what it names. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
+**Fix.** End what the finding names: an object that is not upgradeable, a Deployment without a ready pod, a catalog that does
+not answer. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
 """
 
+from virt_admit.model import messages
 from virt_admit.model.commands import shell
 from virt_admit.model.node_updates import operator_updates
 from virt_admit.rule import SUBSCRIPTION, Action, Context, Finding, Findings, Object, ProblemCause, problem_of, rule
@@ -25,9 +27,10 @@ from virt_admit.rule import SUBSCRIPTION, Action, Context, Finding, Findings, Ob
 def check(subscription: Object, context: Context) -> Findings:
     for held in operator_updates.held(context.cluster):
         if held.subscription.full_name == subscription.full_name:
+            path = subscription.at("status", "currentCSV").path
             yield Finding(
-                subscription.at("status", "currentCSV").path,
-                held.brief,
+                path,
+                check.first_that_fits(path, f"{held.brief} {messages.advice_of(held.remedy)}", held.brief),
                 value=subscription.name,
                 problem=problem_of(ProblemCause.UPDATE_FAILING, subscription),
                 command=shell("virt-admit", "upgrade"),  # its remedy says what to check before

@@ -2,7 +2,8 @@
 
 **Why.** KubeVirt and HyperConverged ignore unknown feature gates silently, so a misspelt gate changes nothing. Names of
 KubeVirt's gates are compared exactly; those of HyperConverged in any case. A gate whose feature was removed does nothing
-either, and KubeVirt rejects VMs that use the feature.
+either, and KubeVirt rejects VMs that use the feature. What HyperConverged writes into its KubeVirt is not judged: its JSON
+patch for KubeVirt is.
 
 **Fix.** Write the name as the documentation of the release does, or remove the entry.
 """
@@ -36,7 +37,7 @@ _INSTEAD: Final = {
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    if _is_newer(obj):
+    if is_managed(obj) or _may_know_others(obj):
         return
     yield from _removed(obj, context.cluster)
     yield from _findings(feature_gates.kubevirt_gates(obj), releases.kubevirt_gates(), "KubeVirt", exact=True)
@@ -49,7 +50,7 @@ def _removed(obj: Object, cluster: Cluster) -> Findings:
     status = obj.at("status", "observedKubeVirtVersion").text if kinds.of(obj) is KUBEVIRT else None
     running = versions.parse_version(status) or versions.kubevirt_version(cluster)
     release = releases.reached(releases.KUBEVIRT, running[:2]) if running is not None else ""
-    if not release or is_managed(obj):
+    if not release:
         return
     states = releases.about(releases.KUBEVIRT, release)["gates"]
     for gate in feature_gates.kubevirt_gates(obj):
@@ -79,10 +80,14 @@ def _findings(gates: Iterable[NamedGate], known: Iterable[str], owner: str, *, e
         )
 
 
-def _is_newer(obj: Object) -> bool:
-    """Whether the operator that wrote the status is newer than the tables, so that it may know more gates."""
+_OLDEST: Final = versions.Version(1, 0)
+"""Gates that older releases had, such as DataVolumes, are in no table."""
+
+
+def _may_know_others(obj: Object) -> bool:
+    """Whether the operator that wrote the status is newer or older than the tables, so that it may know other gates."""
     if obj.kind == KUBEVIRT.kind:
         running = versions.parse_version(obj.at("status", "observedKubeVirtVersion").text)
-        return running is not None and running[:2] > versions.NEWEST[:2]
+        return running is not None and (running[:2] > versions.NEWEST[:2] or running < _OLDEST)
     operator = versions.hco_release(obj)
     return operator is not None and operator[:2] > releases.order(releases.releases(releases.HYPERCONVERGED)[-1])

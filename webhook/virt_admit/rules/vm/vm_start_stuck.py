@@ -83,7 +83,13 @@ def check(vm: Object, context: Context) -> Findings:
 
 
 def _message(stuck: Problem, room: int) -> str:
-    """Return the cause and the first way out. The cause is whole if it can be: half a sentence may say the contrary."""
+    """Return the cause and the ways out, else the first of them.
+
+    The cause is whole if it can be: half a sentence may say the contrary.
+    """
+    whole = f"{_BEGINS[0]}{messages.ended(stuck.reason)} {messages.advice_of(stuck.remedy)}"
+    if len(whole) <= room:
+        return whole
     first = messages.shorten(_FIRST_WAY.split(stuck.remedy)[0], room - 75)
     remedies, reasons = (first, first.partition(" by ")[0]), (stuck.reason, stuck.brief or stuck.reason)
     for begin, remedy, reason in itertools.product(_BEGINS, remedies, reasons):

@@ -1,7 +1,8 @@
 """A hotplugged volume does not reach a guest that runs.
 
 **Why.** KubeVirt attaches a volume with a pod of its own on the VM's node. The API server refuses this pod (a LimitRange, a
-quota, a webhook), or it is not placed or does not start. KubeVirt tries again and again, and the VM cannot migrate meanwhile.
+quota, a webhook), or it is not placed or does not start. Before KubeVirt 1.8 such a pod does not tolerate a cordon of that
+node. KubeVirt tries again and again. Where the API server refuses the pod, the VM cannot migrate either.
 
 **Fix.** Resolve what the finding names. A LimitRange that the VM itself keeps may refuse the pod of the volume, which requests
 little and has a higher limit: raise its ratio, or set ``supportContainerResources`` of KubeVirt for ``hotplug-disk``.
@@ -9,13 +10,14 @@ little and has a higher limit: raise its ratio, or set ``supportContainerResourc
 
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
-from virt_admit.model.messages import ended
+from virt_admit.model.messages import advice_of, command_of, ended
+from virt_admit.model.node_updates import cordoners
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, cut, rule, union
 
 
 @rule(
     kinds=(VMI,),
-    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, {VMI: ()}),
+    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, cordoners.READS, {VMI: ()}),
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -30,9 +32,7 @@ def check(vmi: Object, context: Context) -> Findings:
 
     for index, name, found in unattached_volumes.hotplugged(vmi, context.cluster):
         path = vmi.at("spec", "volumes", index, "name").path
-        words = found.reason.removeprefix("it ")
-        remedy = found.remedy.partition(": ")[0].partition(", or ")[0]
-        most = check.room(path) - len(f"volume {name} . {remedy}.")
-        told = ended(cut(words, max(most, 40)))
-        command = found.remedy.rpartition(": ")[2] if ": " in found.remedy else ""
-        yield Finding(path, f"volume {name} {told} {remedy[:1].upper()}{remedy[1:]}.", value=name, command=command)
+        told, advice = ended(f"volume {name} {found.reason.removeprefix('it ')}"), advice_of(found.remedy)
+        brief = ended(cut(told, check.room(path) - len(advice) - 1))
+        message = check.first_that_fits(path, f"{told} {advice}", f"{brief} {advice}")
+        yield Finding(path, message, value=name, command=command_of(found.remedy))

@@ -154,7 +154,8 @@ def _cause(vm: Object, found: LauncherEvictions, cluster: Cluster) -> tuple[str,
         words = f"free {low[1]} on {node}, or let the VM request as much as it uses: see what runs there besides VMs"
         command = kubectl("describe", NODE, found.node) if found.node else ""
         return said, typed(words, command) if command else words
-    return said, typed("remove that cause", about("describe", vm, _kind(vm)))
+    command = kubectl("describe", NODE, found.node) if found.node else about("describe", vm, _kind(vm))
+    return said, typed(f"give it on {node} what this says it lacks, or let it use less", command)
 
 
 def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:

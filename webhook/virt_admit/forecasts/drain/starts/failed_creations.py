@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, VM
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, expand, vms
+from virt_admit.model.kubevirt.launcher import pod_refusals
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -45,6 +46,7 @@ _DUMP: Final = re.compile(r" in '[{\[].{0,4000}[}\]]'")
 """The object that could not be decoded."""
 _DECODE: Final = "failed to decode object in ControllerRevision: "
 _LONGEST, _BRIEF = 200, 90
+_READ: Final = "correct in the VM what this names; its events may say more"
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
@@ -65,7 +67,8 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     reason, brief = (
         f"KubeVirt cannot create its VMI{since}: {cut_middle(said, most)}" for since, most in _texts(lasts)
     )
-    return Problem(reason, typed("remove that cause", described), ProblemCause.NOT_REPORTED, brief=brief)
+    remedy = pod_refusals.remedy(vm, said, cluster) or typed(_READ, described)
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _texts(lasts: str) -> tuple[tuple[str, int], ...]:

@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.launcher import hotplugs
+from virt_admit.model.kubevirt.launcher import hotplugs, pod_refusals
 from virt_admit.model.kubevirt.launcher.hotplugs import LEAVING, MOUNTED
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
@@ -172,7 +172,8 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     if not why:
         return None  # virt-controller makes its pod in the next moment
     reason = f"the guest lacks it: no pod attaches it{waits}: {why}"
-    return _of(reason, "remove that cause", kubectl("describe", VMI, vmi.name, namespace))
+    known = pod_refusals.remedy(vmi, refused["message"].text or "", cluster)
+    return _of(reason, known or typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace)))
 
 
 def _binds_later(claim: Object, cluster: Cluster) -> bool:

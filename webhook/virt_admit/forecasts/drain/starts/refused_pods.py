@@ -1,4 +1,4 @@
-"""Pods that virt-controller cannot create for a VMI, because the API server refuses them: by a webhook or a quota.
+"""Pods that virt-controller cannot create for a VMI, because the API server refuses them.
 
 Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#sync (FailedCreate);
 kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors.go (failed calling webhook),
@@ -21,11 +21,16 @@ from virt_admit.model.kubernetes.kinds import SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import pod_refusals
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = webhook_reach.READS
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
+
+_FRAME: Final = re.compile(r'^failed to create virtual machine pod: |\bpods? "[\w.-]+" is forbidden: ')
+_LONGEST, _BRIEF = 200, 90
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -35,12 +40,15 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     if called := _CALLED.search(said):
         return _unanswered(vmi, called[1], cluster)
-    exceeded = exceeded_quotas.of(said, vms.namespace_of(vmi))
-    if exceeded is None:
+    begin = "virt-controller cannot create its pod: "
+    if exceeded := exceeded_quotas.of(said, vms.namespace_of(vmi)):
+        return Problem(f"{begin}{exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
+    remedy = pod_refusals.remedy(vmi, said, cluster)
+    if not remedy:
         return None
-    return Problem(
-        f"virt-controller cannot create its pod: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED
-    )
+    why = _FRAME.sub("", said)
+    reason, brief = (f"{begin}{cut_middle(why, most)}" for most in (_LONGEST, _BRIEF))
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:

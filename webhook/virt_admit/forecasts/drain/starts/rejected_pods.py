@@ -85,7 +85,17 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     if found.reason == "TopologyAffinityError":
         words = "free CPUs, memory and devices of one NUMA node there, or let the VM ask for less"
         return Problem(reason, typed(words, described), ProblemCause.NOT_REPORTED)
-    return Problem(reason, typed("remove that cause", described), ProblemCause.NOT_REPORTED)
+    return Problem(reason, typed(_way(found), described), ProblemCause.NOT_REPORTED)
+
+
+def _way(found: Rejections) -> str:
+    """Return what lets a kubelet take the pod, by the reason of its rejection."""
+    there = names(sorted(found.nodes)) or "that node"
+    if found.reason == "NodeAffinity":
+        return f"give {there} again the labels that the VM demands"
+    if found.reason.startswith(_OUT_OF):
+        return f"free {found.reason.removeprefix(_OUT_OF)} on {there}, or let the VM ask for less"
+    return f"repair what gives out the devices on {there} (its device plugin)"
 
 
 _NOT_RUNNING: Final = (None, "Pending", "Scheduling", *migrations.FINAL_PHASES)

@@ -151,6 +151,8 @@ READS: Final[Reads] = {
         "status.containerStatuses.lastState.terminated",
         "status.containerStatuses.name",
         "status.containerStatuses.resources.requests",
+        "status.containerStatuses.restartCount",
+        "status.containerStatuses.state.running",
         "status.containerStatuses.state.terminated",
         "status.containerStatuses.state.waiting",
         "status.initContainerStatuses.allocatedResources",

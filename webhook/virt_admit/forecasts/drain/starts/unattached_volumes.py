@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.placement import candidates, pod_starts, quotas
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -19,7 +20,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.messages import cut, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -41,15 +42,23 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     waits = f"it is not attached: pod {pod.name} has been Pending for {vm_states_times.age(created, cluster)}"
     if found := _out_of_reach(vmi, volume, claim, node, cluster):
         return found._replace(reason=f"{waits}, because {found.reason}")
-    said = pod.condition("PodScheduled")["message"].text if not pod.at("spec", "nodeName").text else ""
-    why = f"kube-scheduler says {shorten(said, _LONGEST)}" if said else pod_starts.failure(pod, cluster)
-    if not why:
-        return None
-    return Problem(
-        f"{waits}: {why}",
-        typed(f"remove what keeps pod {pod.name} off {node}", kubectl("describe", POD, pod.name, pod.namespace)),
-        ProblemCause.NOT_REPORTED,
-    )
+    said = _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "") if not _is_placed(pod) else ""
+    if said and (shut := closed_nodes.closed(vmi, pod, said, cluster)):
+        return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
+    if said:
+        see = kubectl("describe", POD, pod.name, pod.namespace)
+        way = typed(f"let {node} take pod {pod.name}", see)
+        return Problem(f"{waits}: kube-scheduler says {shorten(said, _LONGEST)}", way, ProblemCause.NOT_REPORTED)
+    why = pod_starts.failure(pod, cluster)
+    return Problem(f"{waits}: {why}", pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED) if why else None
+
+
+_PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
+"""What kube-scheduler adds about a pod that may displace none."""
+
+
+def _is_placed(pod: Object) -> bool:
+    return bool(pod.at("spec", "nodeName").text)
 
 
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
@@ -101,7 +110,9 @@ def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
     if " per Container is " in words or " per Pod is " in words:
         edit = kubectl("edit", LIMIT_RANGE, "", namespace)
         return f"a LimitRange of {namespace}", typed(quotas.attachment_remedy(cluster), edit)
-    return "", typed("resolve what it says", kubectl("describe", VMI, vmi.name, namespace))
+    if known := pod_refusals.remedy(vmi, words, cluster):
+        return "", known
+    return "", typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace))
 
 
 def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:

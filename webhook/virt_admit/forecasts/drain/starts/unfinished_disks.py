@@ -7,11 +7,13 @@ pkg/controller/datavolume/controller-base.go, pkg/controller/populators (claims 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
-from virt_admit.forecasts.drain.starts import exceeded_quotas, waiting_disks
+from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
+from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -39,6 +41,7 @@ _CONDITIONS: Final = (*CONDITIONS, "status.conditions.reason", "status.condition
 READS: Final[Reads] = union(
     clock.READS,
     pod_starts.READS,
+    filling_pods.READS,
     {
         CDI: (),
         HCO: (),
@@ -93,14 +96,26 @@ _LONGEST: Final = 200
 _STATIC: Final = "kubernetes.io/no-provisioner"
 _SCRATCH: Final = "-scratch"
 """How the name of the claim ends that CDI unpacks an image in."""
-_REMOVE: Final = "remove that cause, or change the source of the disk"
-
-
-class _Worker(NamedTuple):
-    """What CDI works with to fill a disk."""
-
-    claims: tuple[str, ...]
-    pods: tuple[Object, ...]
+_WAYS: Final = tuple(
+    (re.compile(words, re.IGNORECASE), way)
+    for words, way in (
+        (r"x509|certificate", "give the source of the disk the CA of that server (certConfigMap)"),
+        (
+            r"no space left|larger than|smaller than|is too small|insufficient space",
+            "let the disk ask for more storage",
+        ),
+        (r"unauthorized|forbidden|\b40[13]\b", "correct the Secret with the credentials of the source (secretRef)"),
+        (r"not found|\b404\b|manifest unknown", "correct the address of the source of the disk"),
+        (
+            r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
+            "let the pods of CDI reach that server, or correct the address of the source of the disk",
+        ),
+        (r"^ErrResourceExists", "give the disk another name, or use the claim that exists"),
+        (r"^(?:ErrClaimNotValid|ErrIncompatiblePVC|CloneValidationFailed)", "correct what the disk asks for (storage)"),
+        (r"finds no node for it", "let one of these nodes take that pod"),
+    )
+)
+"""What ends a failure, by the words of CDI's pods (pkg/importer) and by the reasons of its events; the first that fits."""
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
@@ -133,7 +148,7 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
         return Problem(f"{begin}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     if copied := waiting_disks.of_copy(disk, begin, cluster):
         return copied
-    work = _worker(disk, cluster)
+    work = filling_pods.of_disk(disk, disk.at("status", "claimName").text or disk.name, cluster)
     for name in work.claims:
         claim = cluster.get(PVC, disk.namespace, name)
         if claim is not None and claim.at("status", "phase").text == "Pending":
@@ -141,20 +156,27 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
             if pending is not None:
                 waits = f"claim {name} is Pending: {pending.reason}"
                 return pending._replace(reason=f"{begin}: {waits}", brief=waits)
+    if killed := filling_pods.killed(work.pods, begin, cluster):
+        return killed
     for pod in work.pods:
         if why := _failure(pod, cluster):
             logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(f"{begin}: pod {pod.name} fails: {why}", _REMOVE, logs)
+            return _problem(f"{begin}: pod {pod.name} fails: {why}", _way(why), logs)
     if warned := _warned(disk, work, cluster):
-        return _problem(f"{begin}: {warned}", _REMOVE, about("describe", disk, DATA_VOLUME))
+        return _problem(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
-        return _problem(f"{begin}: {why}", _REMOVE, about("describe", disk, DATA_VOLUME))
+        return _problem(f"{begin}: {why}", _way(why), about("describe", disk, DATA_VOLUME))
     return None
 
 
-def _warned(disk: Object, work: _Worker, cluster: Cluster) -> str:
+def _way(why: str) -> str:
+    """Return what ends a failure of CDI, as far as its words tell it."""
+    return next((way for words, way in _WAYS if words.search(why)), "correct the source of the disk")
+
+
+def _warned(disk: Object, work: FillingPods, cluster: Cluster) -> str:
     """Return the last warning of CDI about a disk that it does not begin to fill; empty: none, or an old one."""
     if disk.at("status", "phase").text not in (None, "", "Pending"):
         return ""
@@ -170,25 +192,6 @@ def _warned(disk: Object, work: _Worker, cluster: Cluster) -> str:
 
 def _problem(reason: str, remedy: str, command: str) -> Problem:
     return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)
-
-
-def _worker(disk: Object, cluster: Cluster) -> _Worker:
-    """Return the pods of CDI that fill a disk, and the claims that they need, those of the disk first."""
-    own = disk.at("status", "claimName").text or disk.name
-    claim = cluster.get(PVC, disk.namespace, own)
-    uid = claim.metadata["uid"].text if claim is not None else None
-    targets = [own, *([f"prime-{uid}"] if uid else [])]
-    pods = [
-        pod
-        for pod in cluster.known(POD, disk.namespace)
-        if pod.labels.get("app") == "containerized-data-importer" and set(targets) & set(_claims(pod))
-    ]
-    return _Worker(tuple(dict.fromkeys((*targets, *(name for pod in pods for name in _claims(pod))))), tuple(pods))
-
-
-def _claims(pod: Object) -> Iterator[str]:
-    names = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
-    yield from filter(None, names)
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
@@ -209,7 +212,7 @@ def _unschedulable(pods: Iterable[Object]) -> str:
 # --- a claim that is Pending ---------------------------------------------------------------------------------------
 
 
-def _pending(claim: Object, work: _Worker, cluster: Cluster) -> Problem | None:
+def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | None:
     """Return why a claim has no volume and gets none; None: it may get one, as when the first pod uses it.
 
     Raises:
@@ -234,7 +237,7 @@ def _pending(claim: Object, work: _Worker, cluster: Cluster) -> Problem | None:
         repair = f"repair the provisioner {found['provisioner'].text} or class {name}"
         return _problem(cut_middle(said, _LONGEST), repair, described)
     unscheduled = _unschedulable(work.pods)
-    return _problem(unscheduled, "remove what keeps its pod off the nodes", described) if unscheduled else None
+    return _problem(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
 
 
 def _free(claim: Object, cluster: Cluster) -> str:
@@ -259,7 +262,7 @@ def _size(obj: Object, *keys: str) -> int:
     return amount(_STORAGE, obj.at("spec", *keys, _STORAGE).value)
 
 
-def _another(claim: Object, why: str, work: _Worker, cluster: Cluster) -> Problem:
+def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Problem:
     """Return that a claim never gets a volume of its class. CDI makes scratch space again in the class that it is given."""
     name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
     exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
@@ -282,7 +285,7 @@ def _another(claim: Object, why: str, work: _Worker, cluster: Cluster) -> Proble
     return _problem(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
 
 
-def _place(claim: Object, work: _Worker, cluster: Cluster) -> str:
+def _place(claim: Object, work: FillingPods, cluster: Cluster) -> str:
     """Return where a volume has to be for the pod that uses the other claims too; empty: anywhere, or it is not known."""
     for name in work.claims:
         try:

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.launcher import pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut, cut_middle, names
@@ -135,7 +136,7 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     """Return why virt-handler does not start or report the guest."""
     if said := unsynchronized(vmi):
         reason, brief = (f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF))
-        return Problem(reason, "remove that cause, or stop the VM", ProblemCause.NOT_REPORTED, brief=brief)
+        return Problem(reason, _unsynchronized_remedy(vmi, pod, said, cluster), ProblemCause.NOT_REPORTED, brief=brief)
     entered = clock.instant(migrations.entered(vmi, "Scheduled"))
     handed_over = vmi.at("status", "phase").text == "Scheduled"
     if not handed_over or not vm_states_times.is_older(entered, LAUNCHER_TIMEOUT, cluster):
@@ -153,6 +154,16 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     rejected = _rejected(vmi, cluster)
     reason, remedy = (f"{late}: {rejected}", _UPDATE) if rejected else (late, _SEE)
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, command=command)
+
+
+def _unsynchronized_remedy(vmi: Object, pod: Object | None, said: str, cluster: Cluster) -> str:
+    """Return what ends that a controller cannot start a VMI: the log of its guest says more than virt-handler does."""
+    described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+    if not is_handed_over(vmi):
+        known = pod_refusals.remedy(vmi, said, cluster)
+        return known or typed("correct what this names, or stop the VM", described)
+    logs = shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace) if pod else described
+    return typed("see what its launcher logs about it, correct that, or stop the VM", logs)
 
 
 def unsynchronized(vmi: Object) -> str:

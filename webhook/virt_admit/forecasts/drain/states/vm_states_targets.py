@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut, names
@@ -40,7 +40,7 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
-    remedy = typed("remove that cause", described)
+    remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED)
 
 

@@ -13,7 +13,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 
 def is_managed(obj: Object) -> bool:
     """Whether HyperConverged writes this KubeVirt, so that its next release writes it again."""
-    return kinds.of(obj) is KUBEVIRT and obj.labels.get(MANAGED_BY) == "hco-operator"
+    owners = (owner["kind"].text for owner in obj.metadata["ownerReferences"].items())
+    return kinds.of(obj) is KUBEVIRT and (obj.labels.get(MANAGED_BY) == "hco-operator" or HCO.kind in owners)
 
 
 def running_release(obj: Object, target: str) -> str:

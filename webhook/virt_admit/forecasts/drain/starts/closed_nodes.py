@@ -1,0 +1,123 @@
+"""The node of a VM that runs takes no pod that attaches a volume: a cordon, another taint, or no room.
+
+Such a pod can run on that node alone, so what kube-scheduler counts for the other nodes says nothing. KubeVirt lets it
+tolerate a cordon from 1.8 on; before, it has the tolerations of the launcher pod alone. Sources:
+kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugPodTolerations, pull request kubevirt/kubevirt#14661;
+kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable, :tainttoleration, :noderesources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import cordoners
+from virt_admit.model.scheduler import controller_taints
+from virt_admit.model.scheduler.node_selectors import tolerates
+
+_CORDON: Final = "node.kubernetes.io/unschedulable"
+_CORDONED: Final = {"key": _CORDON, "effect": "NoSchedule"}
+_TOLERATED: Final = Version(1, 8)
+_OPPOSING: Final = ("NoSchedule", "NoExecute")
+_SHORT: Final = re.compile(r"Insufficient [\w./-]{1,100}|Too many pods|exceed max volume count")
+
+
+class ClosedNode(NamedTuple):
+    """Why a node takes no pod that attaches a volume to a VM on it."""
+
+    reason: str
+    remedy: str
+
+
+def closed(vmi: Object, pod: Object, said: str, cluster: Cluster) -> ClosedNode | None:
+    """Return why kube-scheduler refuses the node of a VMI to a pod that attaches a volume. None: it is not known.
+
+    ``said``: what kube-scheduler says of the pod. What the node shows counts only if that agrees.
+    """
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    if node is None:
+        return None
+    away = _away(vmi)
+    if (
+        _is_cordoned(node)
+        and _CORDON_SAID.search(said)
+        and not tolerates(pod.at("spec", "tolerations").value, _CORDONED)
+    ):
+        return _cordoned(node, away, cluster)
+    for key, effect in _taints(node, pod):
+        if key in said:
+            return _tainted(node, key, effect, away)
+    short = list(dict.fromkeys(_SHORT.findall(said)))
+    if not short:
+        return None
+    reason = f"{node.name}, where the VM runs, has no room for it ({names(short)})"
+    ends = shell("kubectl", "describe", "node", argument(node.name))
+    return ClosedNode(reason, typed(f"{away.words}make room on {node.name}", away.command or ends))
+
+
+_CORDON_SAID: Final = re.compile(r"were unschedulable|node\.kubernetes\.io/unschedulable")
+
+
+class _Way(NamedTuple):
+    """How a VM leaves its node, before another remedy."""
+
+    words: str
+    command: str
+
+
+def _away(vmi: Object) -> _Way:
+    if vmis.migratable(vmi) is not True:
+        return _Way("", "")
+    return _Way("migrate the VM to another node, or ", virtctl("migrate", vmi.name, vms.namespace_of(vmi)))
+
+
+def _is_cordoned(node: Object) -> bool:
+    keys = (taint["key"].text for taint in node.at("spec", "taints").items())
+    return node.at("spec", "unschedulable").boolean is True or _CORDON in keys
+
+
+def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
+    """Return what a cordon means. Who cordoned a node decides whether an uncordon by hand lasts and does no harm."""
+    release, cordon = versions.kubevirt_version(cluster), cordoners.of_node(node, cluster)
+    before = release is not None and release < _TOLERATED
+    why = "such pods tolerate only from KubeVirt 1.8 on" if before else "the pod does not tolerate"
+    by = f" by {cordon.by}" if cordon is not None else ""
+    reason = f"{node.name}, where the VM runs, is cordoned{by}, which {why}"
+    if cordon is not None and not cordon.uncordon:
+        stays = cordon.remedy.partition(": ")[0] or f"wait until {node.name} is uncordoned"
+        command = away.command or (cordon.remedy.partition(": ")[2] if cordon.remedy else "")
+        return ClosedNode(reason, typed(f"{away.words}{stays}", command))
+    first = f"uncordon {node.name}"
+    if cordoners.is_emptied(node.name, cluster):
+        first = f"{first} once its drain is over"
+    words = f"{first}, or migrate the VM to another node" if away.words else first
+    return ClosedNode(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
+
+
+def _taints(node: Object, pod: Object) -> Iterator[tuple[str, str]]:
+    """Yield the taints of a node that keep a pod off, but for a cordon."""
+    own = pod.at("spec", "tolerations").value
+    for taint in node.at("spec", "taints").items():
+        key, effect = taint["key"].text or "", taint["effect"].text or ""
+        if key not in ("", _CORDON) and effect in _OPPOSING and not tolerates(own, taint.value):
+            yield key, effect
+
+
+def _tainted(node: Object, key: str, effect: str, away: _Way) -> ClosedNode:
+    reason = f"{node.name}, where the VM runs, has taint {key}, which the pod does not tolerate"
+    if who := controller_taints.owner(key):
+        repair = f"repair what {who} reports with that taint, which it then removes"
+        command = away.command or shell("kubectl", "describe", "node", argument(node.name))
+        return ClosedNode(reason, typed(f"{away.words}{repair}", command))
+    words = f"remove that taint{', or migrate the VM to another node' if away.words else ''}"
+    return ClosedNode(reason, typed(words, shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")))

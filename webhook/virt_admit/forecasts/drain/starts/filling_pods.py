@@ -1,0 +1,158 @@
+"""The pods with which CDI fills a disk, and those that are ended for their use of memory.
+
+A copy by pods writes to a claim ``tmp-pvc-UID`` next to the source: a pod there receives the data, and a pod with the name
+``UID-source-pod`` sends it. CDI gives all of them the same limit, 600M unless it is set; slow storage fills it with pages that
+wait to be written. A pod that is restarted keeps its limit. HyperConverged writes the CDI object. Sources:
+kubevirt/containerized-data-importer:pkg/controller/clone/planner.go#createDesiredClaim, :pkg/controller/clone-controller.go,
+:pkg/controller/config-controller.go#reconcileDefaultPodResourceRequirements, issue #2110;
+kubevirt/hyperconverged-cluster-operator:controllers/handlers/cdi.go#NewCDI, issue #3472.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CDI, HCO, POD, PVC
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import count
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = {
+    CDI: (),
+    HCO: (),
+    PVC: ("metadata.uid",),
+    POD: (
+        "metadata.labels",
+        "spec.containers.name",
+        "spec.containers.resources",
+        "spec.nodeName",
+        "spec.volumes.persistentVolumeClaim.claimName",
+        "status.containerStatuses.restartCount",
+        "status.containerStatuses.lastState.terminated",
+        "status.containerStatuses.state.running",
+        "status.containerStatuses.state.terminated",
+    ),
+}
+_APP: Final = "containerized-data-importer"
+_COPY: Final = "tmp-pvc-"
+_SENDER: Final = "-source-pod"
+_KILLED: Final = "OOMKilled"
+_MAY_END: Final = 1
+"""A pod that was restarted once and runs again may fill the disk now."""
+
+
+class FillingPods(NamedTuple):
+    """What CDI works with to fill a disk."""
+
+    claims: tuple[str, ...]
+    """Those of its namespace, its own first."""
+    pods: tuple[Object, ...]
+
+
+def of_disk(disk: Object, own: str, cluster: Cluster) -> FillingPods:
+    """Return the pods of CDI that fill a data volume with the claim ``own``, and the claims that they need."""
+    uid, every = _uid(disk.namespace, own, cluster), cluster.cached(_of_cdi)
+    targets = (own, f"prime-{uid}") if uid else (own,)
+    filling = [pod for pod in every if pod.namespace == disk.namespace and set(targets) & set(_claims(pod))]
+    copy = f"{_COPY}{uid}" if uid else ""
+    filling += [pod for pod in every if copy and copy in _claims(pod)]
+    uids = {uid, *(_uid(pod.namespace, copy, cluster) for pod in filling if copy)} - {""}
+    filling += [pod for pod in every if pod.name.removesuffix(_SENDER) in uids and pod.name.endswith(_SENDER)]
+    needed = (name for pod in filling if pod.namespace == disk.namespace for name in _claims(pod))
+    return FillingPods(tuple(dict.fromkeys((*targets, *needed))), tuple(filling))
+
+
+def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
+    """Return which pod that fills a disk is ended for its use of memory, and where its limit is set; None: none is.
+
+    ``begin``: the words about the disk.
+    """
+    for pod in pods:
+        for status in pod.at("status", "containerStatuses").items():
+            if not _is_killed(status):
+                continue
+            limit, again = _limit(pod, status["name"].text or ""), status["restartCount"].integer or 0
+            times = f", and restarted {count(again, 'time')}" if again else ""
+            at = f"at its limit of {limit}" if limit else "without a limit of its own"
+            why = f"pod {pod.full_name} was ended for lack of memory {at} ({_KILLED}, exit code 137){times}"
+            remedy = _raise_limit(pod, limit, cluster) if limit else _free_memory(pod)
+            brief = f"pod {pod.name} was {_KILLED} {at}"
+            return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
+    return None
+
+
+def _is_killed(status: Field) -> bool:
+    """Return whether a container was ended for its use of memory, and has neither ended well nor works again since."""
+    ended, again = status.at("state", "terminated"), status["restartCount"].integer or 0
+    if ended.is_map:
+        return ended["reason"].text == _KILLED
+    works = status.at("state", "running").is_map and again <= _MAY_END
+    return status.at("lastState", "terminated", "reason").text == _KILLED and not works
+
+
+def _limit(pod: Object, container: str) -> str:
+    own = (each for each in pod.at("spec", "containers").items() if each["name"].text == container)
+    return next((each.at("resources", "limits", "memory").text or "" for each in own), "")
+
+
+def _free_memory(pod: Object) -> str:
+    node = pod.at("spec", "nodeName").text or ""
+    words = f"free memory on {node}" if node else "free memory on its node"
+    return typed(words, shell("kubectl", "describe", "node", argument(node)) if node else "")
+
+
+def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
+    """Return how to give the pods of CDI more memory. What an administrator writes into CDI, HyperConverged reverts."""
+    hco = configuration.known_or_none(configuration.hyperconverged, cluster)
+    cdi = next(iter(cluster.known(CDI)), None)
+    if hco is not None:
+        path, title = _OF_V1 if hco.data.get("apiVersion") == "hco.kubevirt.io/v1" else _OF_V1BETA1, "HyperConverged"
+        owner, kind, also = hco, HCO, ", which writes the CDI object"
+    elif cdi is not None:
+        path, title, owner, kind, also = _OF_CDI_OBJECT, "CDI", cdi, CDI, ""
+    else:
+        return f"raise {'.'.join(_OF_CDI_OBJECT)}.limits.memory of CDI above {limit}"
+    more = _twice(limit)
+    delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
+    example = f", such as {more}" if more else ""
+    words = (
+        f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above {limit}{example}; "
+        f"then let CDI make this pod again with it ({delete})"
+    )
+    data: Mapping[str, object] = {"limits": {"memory": more}}
+    for key in reversed(path):
+        data = {key: data}
+    return typed(words, merge_patch(kind, owner.name, owner.namespace, data) if more else about("edit", owner, kind))
+
+
+_OF_V1: Final = ("spec", "storage", "workloadResourceRequirements")
+_OF_V1BETA1: Final = ("spec", "resourceRequirements", "storageWorkloads")
+_OF_CDI_OBJECT: Final = ("spec", "config", "podResourceRequirements")
+_QUANTITY: Final = re.compile(r"([0-9]{1,12})([KMGT]?i?)")
+
+
+def _twice(limit: str) -> str:
+    """Return twice a limit in the same unit; empty: it is not a plain one."""
+    found = _QUANTITY.fullmatch(limit)
+    return f"{2 * int(found[1])}{found[2]}" if found else ""
+
+
+def _of_cdi(cluster: Cluster) -> tuple[Object, ...]:
+    return tuple(pod for pod in cluster.known(POD) if pod.labels.get("app") == _APP)
+
+
+def _uid(namespace: str, claim: str, cluster: Cluster) -> str:
+    found = find(cluster, PVC, namespace, claim)
+    return (found.metadata["uid"].text or "") if found is not None else ""
+
+
+def _claims(pod: Object) -> Iterator[str]:
+    names = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+    yield from filter(None, names)

@@ -1,0 +1,147 @@
+"""What ends the refusal of a pod or a VMI by the API server, from the words of the refusal.
+
+A quota is told by its amounts elsewhere. Sources: kubernetes/kubernetes:plugin/pkg/admission/priority/admission.go,
+:plugin/pkg/admission/runtimeclass/admission.go, :plugin/pkg/admission/serviceaccount/admission.go,
+:plugin/pkg/admission/limitranger/admission.go, :staging/src/k8s.io/pod-security-admission/admission/admission.go,
+:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go, :plugin/namespace/lifecycle/admission.go;
+openshift/apiserver-library-go:pkg/securitycontextconstraints/sccadmission/admission.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
+
+_PRIORITY_CLASS: Final = kinds.guess("scheduling.k8s.io/v1", "PriorityClass")._replace(
+    plural="priorityclasses", namespaced=False
+)
+"""Only snapshots hold it."""
+_RESERVED: Final = ("system-", "kubevirt-cluster-critical")
+"""Priority classes of the parts of the cluster itself."""
+
+
+class _Refused(NamedTuple):
+    """An object that the API server refuses: a VM, or a VMI for which KubeVirt creates a pod."""
+
+    obj: Object
+    found: re.Match[str]
+    cluster: Cluster
+
+    @property
+    def namespace(self) -> str:
+        return vms.namespace_of(self.obj)
+
+    @property
+    def edit(self) -> str:
+        """The command that changes what KubeVirt makes the pod of."""
+        owners = (each["kind"].text for each in self.obj.metadata["ownerReferences"].items())
+        of_vm = self.obj.kind == VM.kind or VM.kind in owners
+        return kubectl("edit", VM if of_vm else VMI, self.obj.name, self.namespace)
+
+
+def remedy(obj: Object, said: str, cluster: Cluster) -> str:
+    """Return what ends a refusal, with a command; empty: the words name no cause that is known.
+
+    Args:
+        obj: the VM or VMI for which KubeVirt creates something.
+        said: what the API server answered.
+        cluster: where the objects are looked up that may be named instead.
+    """
+    for pattern, way in _WAYS:
+        if found := pattern.search(said):
+            return way(_Refused(obj, found, cluster))
+    return ""
+
+
+def _priority_class(refused: _Refused) -> str:
+    name = refused.found[1]
+    known = sorted(each.name for each in refused.cluster.known(_PRIORITY_CLASS))
+    others = [each for each in known if not each.startswith(_RESERVED)]
+    instead = f" to one that exists ({names(others)})" if others else ""
+    words = f"create PriorityClass {name}, or correct priorityClassName of the VM{instead} and stop and start it"
+    return typed(words, refused.edit)
+
+
+def _runtime_class(refused: _Refused) -> str:
+    words = f"create RuntimeClass {refused.found[1]}, or correct defaultRuntimeClass of KubeVirt"
+    hco = configuration.known_or_none(configuration.hyperconverged, refused.cluster)
+    found = hco or configuration.known_or_none(configuration.kubevirt, refused.cluster)
+    if found is None:
+        return words
+    kind = HCO if hco is not None else KUBEVIRT
+    return typed(words, kubectl("edit", kind, found.name, found.namespace))
+
+
+def _account(refused: _Refused) -> str:
+    create = shell("kubectl", "create", "serviceaccount", argument(refused.found[1]), "-n", refused.namespace)
+    return typed("create the service account, which a volume of the VM names", create)
+
+
+def _pod_security(refused: _Refused) -> str:
+    label = "pod-security.kubernetes.io/enforce=privileged"
+    allow = shell("kubectl", "label", "namespace", argument(refused.namespace), label, "--overwrite")
+    words = f"let namespace {refused.namespace} enforce Pod Security privileged, or remove from the VM what is named"
+    return typed(words, allow)
+
+
+def _security_context(_: _Refused) -> str:
+    words = "let the service account kubevirt-controller use SecurityContextConstraints kubevirt-controller again"
+    return typed(words, "kubectl describe securitycontextconstraints kubevirt-controller")
+
+
+def _limit_range(refused: _Refused) -> str:
+    words = "change that limit in the LimitRange, or what the VM requests"
+    return typed(words, kubectl("edit", LIMIT_RANGE, "", refused.namespace))
+
+
+_RESOURCE: Final = re.compile(r"(?:^|[,;] ?)([\w./-]+)(?= for:|,|;|$)")
+
+
+def _quota(refused: _Refused) -> str:
+    missing = names(dict.fromkeys(_RESOURCE.findall(refused.found[2])))
+    words = f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
+    return typed(f"{words}, or change the quota", kubectl("edit", RESOURCE_QUOTA, refused.found[1], refused.namespace))
+
+
+def _namespace(refused: _Refused) -> str:
+    words = f"create the VM in another namespace, because {refused.namespace} is being deleted"
+    return typed(words, kubectl("describe", NAMESPACE, refused.namespace))
+
+
+def _webhook(refused: _Refused) -> str:
+    name = refused.found[1]
+    if name.endswith(".kubevirt.io"):
+        return typed("correct in the VM what KubeVirt rejects", refused.edit)
+    listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+    return typed(f"let webhook {name} accept it in {refused.namespace}, or change in the VM what it rejects", listed)
+
+
+def _policy(refused: _Refused) -> str:
+    shown = shell("kubectl", "describe", "validatingadmissionpolicy", argument(refused.found[1]))
+    return typed(f"change ValidatingAdmissionPolicy {refused.found[1]}, or in the VM what it rejects", shown)
+
+
+_NAME: Final = r"([\w.-]{1,253})"
+_WAYS: Final[Sequence[tuple[re.Pattern[str], Callable[[_Refused], str]]]] = (
+    (re.compile(rf'admission webhook \\?"{_NAME}\\?" denied'), _webhook),
+    (re.compile(rf"ValidatingAdmissionPolicy '{_NAME}'"), _policy),
+    (re.compile(rf"[Nn]o PriorityClass with name {_NAME} was found"), _priority_class),
+    (re.compile(rf'RuntimeClass \\?"{_NAME}\\?" not found'), _runtime_class),
+    (re.compile(rf'serviceaccount \\?"{_NAME}\\?" not found'), _account),
+    (re.compile(r"violates PodSecurity"), _pod_security),
+    (re.compile(r"unable to validate against any security context constraint"), _security_context),
+    (re.compile(rf"failed quota: {_NAME}: must specify ([\w./,;: -]{{1,400}})"), _quota),
+    (re.compile(r" per (?:Container|Pod) is "), _limit_range),
+    (re.compile(r"because it is being terminated"), _namespace),
+)
+"""The first that is found. A webhook quotes others."""
