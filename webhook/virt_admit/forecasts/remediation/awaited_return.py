@@ -1,4 +1,4 @@
-"""What is about to bring a node back that does not report: an update that reboots it, or a remediation that has begun."""
+"""What is about to bring a node back that does not report: an update, a maintenance, or a remediation that has begun."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.remediation import failed_remediations
+from virt_admit.forecasts.remediation import exclusions, failed_remediations
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
-from virt_admit.model.node_updates.node_phases import EMPTIED
+from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 
 READS: Final[Reads] = union(
     clock.READS,
     updaters.READS,
     virt_handlers.HEARTBEAT_READS,
     failed_remediations.READS,
+    exclusions.READS,
     certificate_requests.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
@@ -34,14 +35,19 @@ _REMEDIATION: Final = timedelta(minutes=15)
 
 
 def _update(node: str, cluster: Cluster) -> str:
-    """Return which update reboots a node and since when; empty: none, or for longer than a reboot takes."""
+    """Return which update or maintenance a silent node is in, and since when; empty: none, or longer than a reboot takes.
+
+    An administrator may do anything during a maintenance, so a reboot is named only where the updater itself does it.
+    """
     found, own = updaters.of_nodes(cluster).get(node), find(cluster, NODE, "", node)
     if found is None or own is None or found.phase not in EMPTIED:
         return ""
     lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
     if lasts is None or lasts > _REBOOT:
         return ""
-    return f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
+    reboots = found.phase is Phase.REBOOTING or found.kind == MACHINE_CONFIG_POOL.kind
+    does = "whose update has been rebooting it" if reboots else "during which it has not reported"
+    return f"{found.kind} {found.name}, {does} for {duration(lasts)}"
 
 
 def awaited(node: str, cluster: Cluster) -> str:
@@ -69,7 +75,7 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     if virt_handlers.outlives_kubelet(cluster, node):
         return "repair its kubelet: virt-handler there reports, so guests probably run on"
     failed = failed_remediations.of_any(node, cluster)
-    return failed.remedy if failed is not None else otherwise
+    return failed.remedy if failed is not None else exclusions.repair(node, cluster) or otherwise
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import (
+    exclusions,
     first_remediator,
     harvester_reset,
     inactive_reasons,
     remediation_steps,
     timeline,
-    unhealthy_objects,
 )
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
@@ -98,7 +98,14 @@ def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], dict[st
     for node in selection.objects:
         found = first_remediator.first_remediator(check, stages, node, cluster)
         unread += found.unseen
-        if found.stage is not None and not found.unseen and node.labels.get(unhealthy_objects.EXCLUDED) != "true":
+        try:
+            excluded = exclusions.reason(node, cluster)
+        except Unseen as unseen:
+            unread.append(unseen.what)
+            continue
+        if excluded:
+            refusing[node.name] = excluded
+        elif found.stage is not None and not found.unseen:
             acting.add(node.name)
         elif found.fails:
             refusing[node.name] = found.fails
