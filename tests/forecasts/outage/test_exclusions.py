@@ -60,8 +60,16 @@ def test_the_label_of_a_maintenance_stays_until_that_ends():
     ("since", "others", "doubt"),
     [
         ("2026-01-01T11:58:00Z", [], None),
-        ("2026-01-01T11:00:00Z", [], "why NodeHealthCheck workers has not freed the pods of n1, which has been lost for"),
-        ("2026-01-01T11:58:00Z", [event(QUORUM)], "whether NodeHealthCheck workers remediates n1: it has said 'Skipping"),
+        (
+            "2026-01-01T11:00:00Z",
+            [],
+            "why NodeHealthCheck workers has not freed the pods of n1, which has been lost for",
+        ),
+        (
+            "2026-01-01T11:58:00Z",
+            [event(QUORUM)],
+            "whether NodeHealthCheck workers remediates n1: it has said 'Skipping",
+        ),
         ("2026-01-01T11:58:00Z", [event(QUORUM.replace("n1", "n11"))], None),
     ],
 )

@@ -27,9 +27,7 @@ EXCLUDED: Final = "remediation.medik8s.io/exclude-from-remediation"
 """The label. Node Maintenance Operator sets it too, with the value ``true``, and takes it back."""
 FIXED: Final = (0, 12)
 """The first release that reads the value."""
-READS: Final[Reads] = union(
-    clock.READS, node_health.READS, {NHC: ("spec.selector",), NODE: ("metadata.labels",)}
-)
+READS: Final[Reads] = union(clock.READS, node_health.READS, {NHC: ("spec.selector",), NODE: ("metadata.labels",)})
 """Without ``RELEASE_READS``, which the webhook does not keep of pods: it says less."""
 RELEASE_READS: Final[Reads] = {POD: ("spec.containers.image",)}
 _IMAGE: Final = re.compile(r"/node-healthcheck-operator:v?([0-9]{1,3})\.([0-9]{1,3})")
@@ -50,7 +48,9 @@ def reason(node: Object, cluster: Cluster) -> str:
         return f"the label {EXCLUDED} excludes it"
     release = cluster.cached(_release)
     if release is None and not any(_BY_LABEL in said for said in _skipped(node, cluster)):
-        raise Unseen(f"the release of Node Health Check, as {EXCLUDED}={label.text or ''} excludes {node.name} before 0.12")
+        raise Unseen(
+            f"the release of Node Health Check, as {EXCLUDED}={label.text or ''} excludes {node.name} before 0.12"
+        )
     if release is not None and release >= FIXED:
         return ""
     return f"the label {EXCLUDED} excludes it: {_unread_value(node, cluster)}"

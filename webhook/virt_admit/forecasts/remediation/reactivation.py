@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.remediation import exclusions, inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation import (
+    exclusions,
+    inactive_reasons,
+    remediation_steps,
+    timeline,
+    unhealthy_objects,
+)
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import kinds

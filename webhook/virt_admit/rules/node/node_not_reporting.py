@@ -34,7 +34,9 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(NODE,),
-    reads=union(vmis.READS, node_health.READS, awaited_return.READS, exclusions.RELEASE_READS, {VMI: ("metadata.name",)}),
+    reads=union(
+        vmis.READS, node_health.READS, awaited_return.READS, exclusions.RELEASE_READS, {VMI: ("metadata.name",)}
+    ),
     action=Action.WARN,
     event="NodeNotReporting",
     at_admission=False,
