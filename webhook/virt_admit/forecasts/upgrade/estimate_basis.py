@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.remediation import machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate
-from virt_admit.forecasts.upgrade.pools import machine_notes
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE

@@ -18,9 +18,9 @@ from virt_admit.forecasts.remediation import (
     awaited_return,
     control_plane_deadlocks,
     inactive_reasons,
+    machine_notes,
     remediation_steps,
 )
-from virt_admit.forecasts.upgrade.pools import machine_notes
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
