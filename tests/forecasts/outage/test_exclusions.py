@@ -56,6 +56,15 @@ def test_the_label_of_a_maintenance_stays_until_that_ends():
     assert "kubectl label" not in found.outages[0].vms[0].remedy
 
 
+@pytest.mark.parametrize(("started", "survives"), [("2026-01-01T11:57:00Z", True), ("2026-01-01T11:20:00Z", None)])
+def test_a_remediation_that_has_begun_late_has_its_own_time(started, survives):
+    check, template = nhc()
+    check["status"] = {"unhealthyNodes": [{"name": "n1", "remediations": [{"started": started}]}]}
+    found = lose(snapshot(lost("2026-01-01T11:00:00Z"), vm("db", "n1"), check, template, event(QUORUM)), "n1")
+    assert found.survives is survives
+    assert not any("it has said" in what for what in found.unseen)
+
+
 @pytest.mark.parametrize(
     ("since", "others", "doubt"),
     [

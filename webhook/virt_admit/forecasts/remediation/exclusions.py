@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from virt_admit.model.commands import argument, shell, typed
@@ -95,12 +96,12 @@ def without_label(name: str) -> str:
 def doubts(check: Object, node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what a NodeHealthCheck says of a lost node that it has not remediated, so that it may not do so."""
     said = next((each for each in _skipped(node, cluster, check.name) if _BY_LABEL not in each), "")
-    if said:
+    if said and _begun(check, node) is None:
         yield f"whether NodeHealthCheck {check.name} remediates {node.name}: it has said {show(cut(said, 160))}"
 
 
 def _skipped(node: Object, cluster: Cluster, check: str = "") -> Iterator[str]:
-    """Yield why a lost node was skipped since it is lost, in the words of the operator, unless its remediation has begun."""
+    """Yield why a lost node was skipped since it is lost, in the words of the operator, the newest first."""
     if not node_health.silence_now(node.name, cluster):
         return
     since = node_phases.unready_since(node)
@@ -129,9 +130,18 @@ def overdue(check: Object, node: Object, allowed: float, cluster: Cluster) -> It
     if not node_health.silence_now(node.name, cluster):
         return
     now, lost = clock.now(cluster), node_phases.unready_since(node)
-    if now is not None and lost is not None and (now - lost).total_seconds() > allowed + _SETTLED:
+    if now is None or lost is None:
+        return
+    if (now - (_begun(check, node) or lost)).total_seconds() > allowed + _SETTLED:
         since = clock.duration(now - lost)
         yield f"why NodeHealthCheck {check.name} has not freed the pods of {node.name}, which has been lost for {since}"
+
+
+def _begun(check: Object, node: Object) -> datetime | None:
+    """Return when the newest remediation of a node began that has not timed out; None: there is none."""
+    own = (each for each in check.at("status", "unhealthyNodes").items() if each["name"].text == node.name)
+    begun = (each for unhealthy in own for each in unhealthy["remediations"].items() if not each["timedOut"].present)
+    return max(filter(None, (clock.instant(each["started"].text) for each in begun)), default=None)
 
 
 _SETTLED: Final = 600
