@@ -8,14 +8,9 @@ node, so the taint must not be tolerated.
 address of the cloud. It then removes the taint itself.
 """
 
-from datetime import timedelta
-
 from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.messages import advice_of, capital, command_of
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
-
-_PATIENCE = timedelta(minutes=15)
-"""A controller that runs initializes a node within a minute; a cluster that is installed may first have to start it."""
 
 
 @rule(
@@ -31,7 +26,7 @@ _PATIENCE = timedelta(minutes=15)
 )
 def check(node: Object, context: Context) -> Findings:
     found = node_initializers.of_node(node, context.cluster)
-    if found is None or found.since is None or found.since < _PATIENCE:
+    if found is None or found.since is None or found.since < node_initializers.PATIENCE:
         return
     if node.condition("Ready")["status"].text != "True":
         return  # node-not-reporting, or its kubelet, is what to repair first

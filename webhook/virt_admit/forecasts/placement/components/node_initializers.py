@@ -8,7 +8,7 @@ controllers/node/node_controller.go#syncNode; outscale/cloud-provider-osc#58; ra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -79,6 +79,29 @@ def of_node(node: Object, cluster: Cluster) -> WaitingNode | None:
             begun = taint["timeAdded"].text or node.metadata["creationTimestamp"].text
             return WaitingNode(node, key, who, clock.since(begun, cluster), _broken(key, cluster))
     return None
+
+
+PATIENCE: Final = timedelta(minutes=15)
+"""A controller that runs initializes a node within a minute; a cluster that is installed may first have to start it."""
+
+
+def first(cluster: Cluster) -> WaitingNode | None:
+    """Return a Ready node that has waited for too long; None: there is none. Another one that is added would wait as well."""
+    return cluster.cached(_first)
+
+
+def keeps_off(refusals: Mapping[str, str], cluster: Cluster) -> WaitingNode | None:
+    """Return the same, if its taint alone keeps a pod off that node. ``refusals``: why each node refuses the pod."""
+    found = first(cluster)
+    return found if found is not None and refusals.get(found.node.name) == f"taint {found.key}" else None
+
+
+def _first(cluster: Cluster) -> WaitingNode | None:
+    known = sorted(cluster.known(NODE), key=lambda node: node.name)
+    found = (of_node(node, cluster) for node in known if node.condition("Ready")["status"].text == "True")
+    return next(
+        (each for each in found if each is not None and each.since is not None and each.since >= PATIENCE), None
+    )
 
 
 def _broken(key: str, cluster: Cluster) -> BrokenPod | None:
