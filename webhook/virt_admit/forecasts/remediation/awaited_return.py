@@ -30,6 +30,7 @@ READS: Final[Reads] = union(
 
 _REBOOT: Final = timedelta(minutes=20)
 """Twice the time that is assumed for the update and reboot of a node: after it the node counts as lost."""
+_IN_MAINTENANCE: Final = "during which it has not reported"
 _REMEDIATION: Final = timedelta(minutes=15)
 """Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its default times."""
 
@@ -46,8 +47,12 @@ def _update(node: str, cluster: Cluster) -> str:
     if lasts is None or lasts > _REBOOT:
         return ""
     reboots = found.phase is Phase.REBOOTING or found.kind == MACHINE_CONFIG_POOL.kind
-    does = "whose update has been rebooting it" if reboots else "during which it has not reported"
-    return f"{found.kind} {found.name}, {does} for {duration(lasts)}"
+    if reboots:
+        return f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
+    if node not in updaters.maintenances(cluster):
+        return f"{found.kind} {found.name}, which updates it (it has not reported for {duration(lasts)})"
+    title = f"the maintenance of {node}" if found.kind == NODE.kind else f"{found.kind} {found.name}"
+    return f"{title}, {_IN_MAINTENANCE} for {duration(lasts)}"
 
 
 def awaited(node: str, cluster: Cluster) -> str:
@@ -60,7 +65,8 @@ def return_of(node: str, cluster: Cluster) -> str:
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
     by = awaited(node, cluster)
-    return f"wait for {by}; repair or fence it if it does not come back" if by else ""
+    own = "repair it" if _IN_MAINTENANCE in by else "repair or fence it"  # a node that people work on is not fenced
+    return f"wait for {by}; {own} if it does not come back" if by else ""
 
 
 def of_silent(node: str, cluster: Cluster) -> str:
