@@ -29,6 +29,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
         yield from _left_over(check, cluster)
     yield from _loop(check, cluster)
     yield from _stuck(selection, cluster)
+    yield from _without_node(check, selection, cluster)
     yield from reported_status.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
@@ -73,6 +74,15 @@ def _waits(machine: Object) -> str:
         return "volumes of its node are not detached"
     words, _ = machine_drain.reported(machine)
     return f"its drain waits: {cut(words.rstrip('.'), 200)}" if words else ""
+
+
+def _without_node(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield which Machines should be nodes by now. Each one uses up the limit of the check."""
+    overdue = machine_starts.overdue_of_openshift if check.kind is kinds.MHC else machine_starts.overdue
+    own, stuck = {each.full_name for each in selection.objects}, control_plane_deadlocks.deadlocks(cluster)
+    for late in overdue(cluster) if check.kind is not kinds.NHC else ():
+        if late.certain and late.machine.full_name in own and late.machine.full_name not in stuck:
+            yield late.why
 
 
 def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
