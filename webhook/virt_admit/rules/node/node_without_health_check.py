@@ -43,7 +43,8 @@ def check(node: Object, context: Context) -> Findings:
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
     returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
-    doubts = (*covered.unseen, *outside_checks.outside(node.name, context.cluster))
+    unsure = filter(None, [covered.unsure.get(node.name)])
+    doubts = (*covered.unseen, *unsure, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
         idle = [*filter(None, [covered.left_alone.get(node.name)]), *covered.idle]
         why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
