@@ -80,6 +80,8 @@ def test_reasons_are_those_of_rules_that_there_are():
         "DeletionHeld",
         "NodeRebootHeld",
         "NodeCordonStays",
+        "MachineWithoutNode",
+        "NodeUninitialized",
     }
     assert all(re.fullmatch("([A-Z][a-z]+)+", reason) for reason in reasons)
 

@@ -12,6 +12,7 @@ from tests.forecasts.drain.test_control_path import (
     drained,
     outcomes,
 )
+from tests.forecasts.drain.vm_motion import node
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -119,6 +120,25 @@ def test_a_webhook_whose_pod_leaves_with_the_node():
     assert "policy.example.com runs on a alone. Move it first" in " ".join(race.unseen)
     pinned = component("policy", "a", namespace="policies", nodeSelector={"kubernetes.io/hostname": "a"})
     assert drained(*VMS, *parts, pinned).drainable is False
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_webhook_whose_other_node_is_not_initialized(fits):
+    where = {"dedicated": "policy"}
+    pinned = component("policy", "a", namespace="policies", nodeSelector=where)
+    key = "node.cloudprovider.kubernetes.io/uninitialized"
+    new = node("new", runs_vms=False, taints=[{"key": key, "effect": "NoSchedule"}])
+    new.data["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "labels": where if fits else {}}
+    new.data["status"]["conditions"] = [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T12:00:00Z"}
+    ]
+    found = drained(*VMS, OWN, SLICE, webhook("pods", **ELSEWHERE), pinned, new)
+    assert found.drainable is False
+    (entry,) = found.pods.blockers
+    assert ("while the cloud controller manager has not removed taint" in entry.reason) is fits
+    assert entry.remedy.startswith(
+        "See why the cloud controller manager" if fits else "Add a node that its placement allows"
+    )
 
 
 @pytest.mark.parametrize("resource", ["pods", "pods/binding"])

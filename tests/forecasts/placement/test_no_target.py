@@ -98,14 +98,34 @@ def controller(ready, name="capi-1", provider="cluster-api"):
     return manifest("v1", "Pod", name, "capi-system", metadata=labels, status=status)
 
 
+OF_CLOUD = "node.cloudprovider.kubernetes.io/uninitialized"
+
+
+@pytest.mark.parametrize("others", [["b"], []])
+def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_removes_the_taint(others):
+    full = [node(name) for name in others]
+    new = node("c", runs_vms=False, taints=[{"key": OF_CLOUD, "effect": "NoSchedule"}])
+    for each in full:
+        each.data["status"]["allocatable"] |= LESS
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
+    manager = manifest("v1", "Pod", "x-cloud-controller-manager-1", "kube-system", status=status)
+    found = no_target.nowhere_to_go(vmi(), cluster(*full, new, manager, nodes=("a",)), moves=True)
+    known = f"the cloud controller manager has not removed taint {OF_CLOUD} from c, because pod kube-system/x-"
+    assert known in found.reason
+    assert found.remedy == (
+        "repair the cloud controller manager: pod x-cloud-controller-manager-1, and do not stop the VM before"
+    )
+    assert found.command == "kubectl describe pod x-cloud-controller-manager-1 -n kube-system"
+
+
 @pytest.mark.parametrize(
     ("key", "pods", "says", "remedy"),
     [
         (UNINITIALIZED, [controller("False")], ", because pod capi-system/capi-1 is not ready", "repair Cluster API"),
-        (UNINITIALIZED, [controller("True")], "which could take it;", "see why Cluster API does not remove it"),
-        (UNINITIALIZED, [controller("False"), controller("True", "capi-2")], "take it;", "see why Cluster API"),
-        (UNINITIALIZED, [controller("False", provider="bootstrap-kubeadm")], "take it;", "see why Cluster API"),
-        ("ebs.csi.aws.com/agent-not-ready", [], "take it;", "see why the agent of ebs.csi.aws.com does not remove it"),
+        (UNINITIALIZED, [controller("True")], " from c;", "see why Cluster API does not remove it"),
+        (UNINITIALIZED, [controller("False"), controller("True", "capi-2")], " from c;", "see why Cluster API"),
+        (UNINITIALIZED, [controller("False", provider="bootstrap-kubeadm")], " from c;", "see why Cluster API"),
+        ("ebs.csi.aws.com/agent-not-ready", [], " from c;", "see why the agent of ebs.csi.aws.com does not remove it"),
         ("dedicated", [], "", "remove the causes on one of the nodes"),
     ],
 )

@@ -281,6 +281,11 @@ def in_storm(**spec):
     return check
 
 
+def operator(tag):
+    container = {"name": "manager", "image": f"quay.io/medik8s/node-healthcheck-operator:{tag}"}
+    return make("v1", "Pod", "nhc", "medik8s", spec={"containers": [container]})
+
+
 def excluded(value):
     obj = node("n0")
     obj.data["metadata"]["labels"]["remediation.medik8s.io/exclude-from-remediation"] = value
@@ -297,7 +302,8 @@ def excluded(value):
         (in_storm(stormCooldownDuration="10m"), [], ["stormCooldownDuration has not passed"]),
         (in_storm(), [], []),
         (nhc(), [excluded("true")], ["to n0: the label remediation.medik8s.io/exclude-from-remediation excludes it"]),
-        (nhc(), [excluded("")], []),
+        (nhc(), [excluded(""), operator("v0.12.0")], []),
+        (nhc(), [excluded(""), operator("v0.11.0")], ["release 0.11 of Node Health Check does not read its value ''"]),
         (nhc(remediationTemplate=template()), [make(SNR, "SelfNodeRemediationTemplate", "auto", "wa")],
          ["wa/auto has no spec.template"]),
         (mhc(), [progressing("True")], []),

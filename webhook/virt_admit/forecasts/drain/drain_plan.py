@@ -231,7 +231,8 @@ def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] |
         return ()
     covered = coverage.coverage(cluster)
     found = [node.name for node in plans if node.forecasts and node.name not in covered.nodes]
-    doubts = covered.unseen or any(True for name in found for _ in outside_checks.outside(name, cluster))
+    outside = (True for name in found for _ in outside_checks.outside(name, cluster))
+    doubts = covered.unseen or not covered.unsure.keys().isdisjoint(found) or any(outside)
     return None if doubts and found else tuple(sorted(found))
 
 

@@ -17,6 +17,7 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
 from virt_admit.forecasts.remediation import (
+    exclusions,
     failed_remediations,
     harvester_reset,
     inactive_reasons,
@@ -127,6 +128,8 @@ class _Watch:
     """Why it does nothing for any node; empty: it acts."""
     refused: Mapping[str, str]
     """Why it never remediates single nodes."""
+    unsure: Mapping[str, str]
+    """Whether it never remediates single nodes, where that is not known."""
     left: Mapping[str, str]
     """What the owners of Machines do not remediate now, by the owner."""
     blind: tuple[str, ...]
@@ -195,12 +198,11 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
     course = timeline.timeline(check, cluster)
     reasons = [reason for reason in lasting if isinstance(reason, str)]
     refused = {node: why for why, some in inactive_reasons.refused(check, selection, cluster).items() for node in some}
+    unsure: Mapping[str, str] = {}
     if direct:
-        refused |= {
-            node.name: f"the label {unhealthy_objects.EXCLUDED} excludes it"
-            for node in selection.objects
-            if node.labels.get(unhealthy_objects.EXCLUDED) == "true"
-        }
+        excluded = {node.name: _excluded(node, cluster) for node in selection.objects}
+        refused |= {name: why for name, why in excluded.items() if isinstance(why, str) and why}
+        unsure = {name: why.what for name, why in excluded.items() if isinstance(why, Unseen)}
     return _Watch(
         watch,
         {name: obj for name, obj in nodes.items() if name},
@@ -210,6 +212,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         tuple(state.what for state in states if isinstance(state, Unseen)),
         next(iter(reasons), course.never),
         refused,
+        unsure,
         {
             each.owner: f"whether {each.owner} remediates it: {each.machine.name} waits for that {each.lasts}"
             for each in reported_status.refusals(check, selection, cluster)
@@ -218,6 +221,13 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         stages(check, cluster),
         _cooldown(check),
     )
+
+
+def _excluded(node: Object, cluster: Cluster) -> str | Unseen:
+    try:
+        return exclusions.reason(node, cluster)
+    except Unseen as unseen:
+        return unseen
 
 
 def _cooldown(check: HealthCheck) -> Seconds:
@@ -267,8 +277,19 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
         low = max(remediated.low, freed.not_before - spent)
         remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
     parts += [Part("remediated", *remediated), gone]
-    late = machine_replacement.overdue(machine, view.title, wait, node, loss)
+    late = (
+        *machine_replacement.overdue(machine, view.title, wait, node, loss),
+        *_late(view, node, total(tuple(parts)), loss),
+    )
     return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen, *late))
+
+
+def _late(view: _Watch, node: str, at: Seconds, loss: Loss) -> Iterator[str]:
+    """Yield what shows of a node that is lost that a NodeHealthCheck does not do what is expected of it."""
+    if view.watch.check.kind is kinds.NHC:
+        check, own = view.watch.check.obj, view.nodes[node]
+        yield from exclusions.doubts(check, own, loss.cluster)
+        yield from exclusions.overdue(check, own, at.low if at.high is None else at.high, loss.cluster)
 
 
 def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:
@@ -296,6 +317,7 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
         unseen = (*unseen, f"which Machines {view.title} counts as unhealthy: its status says {view.counted}")
     if check.kind is not kinds.NHC:
         unseen = (*unseen, *filter(None, (view.left.get(machine_owners.title(view.nodes[node])),)))
+    unseen = (*unseen, *filter(None, (view.unsure.get(node),)))
     refuses, unread = _control_plane(view, node, loss)
     return refuses, (*unseen, *unread)
 

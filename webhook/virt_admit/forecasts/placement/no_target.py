@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates, headroom, pod_networks, pod_starts, virt_handlers
+from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components import node_drivers, node_initializers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
+from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
+from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import cordoned_everywhere, cordoners, maintenance_updates
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
@@ -55,7 +55,10 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     if refusals is None:
         return None
     otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
+    starting = _starting(target.placement.refusals, refusals, cluster)
     if not refusals:
+        if starting:
+            return starting
         runs_kubevirt = any(SCHEDULABLE in node.labels for node in candidates.scheduler(cluster).state.nodes.values())
         if not runs_kubevirt:
             return None
@@ -73,7 +76,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     if unfit := _unfit(refusals):
         command = shell("kubectl", "describe", "node", argument(min(refusals)))
         return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
-    if starting := _starting(refusals, cluster):
+    if starting:
         return starting
     remedy = _or(lasting, otherwise) if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
@@ -148,35 +151,36 @@ def _is_of_handler(cause: str) -> bool:
     return cause == launcher_pod.UNSERVED or device or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
 
 
-def _starting(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that a new node would take the pod, but for the taint that a controller removes; None: there is none."""
-    for name, why in sorted(refusals.items()):
-        key = why.removeprefix("taint ")
-        who = controller_taints.owner(key) if key != why and controller_taints.is_of_start(key) else ""
+def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a new node would take the pod, but for the taint that a controller removes; None: there is none.
+
+    Args:
+        every: why each node refuses the pod. No virt-handler starts on a node with such a taint.
+        refusals: the same of the nodes with KubeVirt.
+        cluster: the cluster.
+    """
+    for name, why in sorted(every.items()):
+        causes = [cause for cause in why.split("; ") if not _is_of_handler(cause)]
+        key = causes[0].removeprefix("taint ") if len(causes) == 1 else ""
+        who = controller_taints.owner(key) if controller_taints.is_of_start(key) else ""
         if not who:
             continue
-        pod = _broken_pod(controller_taints.remover(key), cluster)
-        failure = pod_starts.failure(pod, cluster) if pod is not None else ""
-        because = f", because pod {pod.full_name} is not ready{f' ({failure})' if failure else ''}" if pod else ""
+        node = find(cluster, NODE, "", name)
+        waiting = node_initializers.of_node(node, cluster) if node is not None else None
+        known = waiting.reason if waiting is not None else f"{who} has not removed taint {key} from {name}"
+        repair = waiting.remedy if waiting is not None else f"see why {who} does not remove it"
         others = {other: each for other, each in refusals.items() if other != name}
-        known = f"{who} has not removed taint {key} from {name}, which could take it{because}"
-        reason = f"{NOWHERE}{'; '.join((known, *dict.fromkeys(_causes(others))))}"
-        command = kubectl("describe", POD, pod.name, pod.namespace) if pod else ""
-        repair = f"repair {who}" if pod else f"see why {who} does not remove it"
+        could = (
+            f"{name} could take it, but " if name in refusals else ""
+        )  # else whether virt-handler goes there is not known
+        words = advice_of(repair).rstrip(".")
         return Problem(
-            reason,
-            f"{repair}, and do not stop the VM before",
+            f"{NOWHERE}{'; '.join((f'{could}{known}', *dict.fromkeys(_causes(others))))}",
+            f"{words[:1].lower()}{words[1:]}, and do not stop the VM before",
             ProblemCause.NO_TARGET,
-            command=command or shell("kubectl", "describe", "node", argument(name)),
+            command=command_of(repair) or shell("kubectl", "describe", "node", argument(name)),
         )
     return None
-
-
-def _broken_pod(label: tuple[str, str] | None, cluster: Cluster) -> Object | None:
-    """Return a pod with this label that is not ready, if none is; None: one is, or none is known."""
-    pods = [pod for pod in cluster.known(POD) if label is not None and pod.labels.get(label[0]) == label[1]]
-    ready = any(pod.condition("Ready")["status"].text == "True" and not pod.deleted for pod in pods)
-    return None if ready else next(iter(pods), None)
 
 
 def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:

@@ -1,4 +1,4 @@
-"""What is about to bring a node back that does not report: an update that reboots it, or a remediation that has begun."""
+"""What is about to bring a node back that does not report: an update, a maintenance, or a remediation that has begun."""
 
 from __future__ import annotations
 
@@ -7,41 +7,52 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.remediation import failed_remediations
+from virt_admit.forecasts.remediation import exclusions, failed_remediations
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NHC, NODE
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
-from virt_admit.model.node_updates.node_phases import EMPTIED
+from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 
 READS: Final[Reads] = union(
     clock.READS,
     updaters.READS,
     virt_handlers.HEARTBEAT_READS,
     failed_remediations.READS,
+    exclusions.READS,
     certificate_requests.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
 _REBOOT: Final = timedelta(minutes=20)
 """Twice the time that is assumed for the update and reboot of a node: after it the node counts as lost."""
+_IN_MAINTENANCE: Final = "during which it has not reported"
 _REMEDIATION: Final = timedelta(minutes=15)
 """Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its default times."""
 
 
 def _update(node: str, cluster: Cluster) -> str:
-    """Return which update reboots a node and since when; empty: none, or for longer than a reboot takes."""
+    """Return which update or maintenance a silent node is in, and since when; empty: none, or longer than a reboot takes.
+
+    An administrator may do anything during a maintenance, so a reboot is named only where the updater itself does it.
+    """
     found, own = updaters.of_nodes(cluster).get(node), find(cluster, NODE, "", node)
     if found is None or own is None or found.phase not in EMPTIED:
         return ""
     lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
     if lasts is None or lasts > _REBOOT:
         return ""
-    return f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
+    reboots = found.phase is Phase.REBOOTING or found.kind == MACHINE_CONFIG_POOL.kind
+    if reboots:
+        return f"{found.kind} {found.name}, whose update has been rebooting it for {duration(lasts)}"
+    if node not in updaters.maintenances(cluster):
+        return f"{found.kind} {found.name}, which updates it (it has not reported for {duration(lasts)})"
+    title = f"the maintenance of {node}" if found.kind == NODE.kind else f"{found.kind} {found.name}"
+    return f"{title}, {_IN_MAINTENANCE} for {duration(lasts)}"
 
 
 def awaited(node: str, cluster: Cluster) -> str:
@@ -54,7 +65,8 @@ def return_of(node: str, cluster: Cluster) -> str:
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
     by = awaited(node, cluster)
-    return f"wait for {by}; repair or fence it if it does not come back" if by else ""
+    own = "repair it" if _IN_MAINTENANCE in by else "repair or fence it"  # a node that people work on is not fenced
+    return f"wait for {by}; {own} if it does not come back" if by else ""
 
 
 def of_silent(node: str, cluster: Cluster) -> str:
@@ -69,7 +81,7 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     if virt_handlers.outlives_kubelet(cluster, node):
         return "repair its kubelet: virt-handler there reports, so guests probably run on"
     failed = failed_remediations.of_any(node, cluster)
-    return failed.remedy if failed is not None else otherwise
+    return failed.remedy if failed is not None else exclusions.repair(node, cluster) or otherwise
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:

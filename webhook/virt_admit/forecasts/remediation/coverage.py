@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import (
+    exclusions,
     first_remediator,
     harvester_reset,
     inactive_reasons,
     remediation_steps,
     timeline,
-    unhealthy_objects,
 )
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
@@ -44,6 +44,8 @@ class Coverage(NamedTuple):
     """What could not be read, so that more nodes may be covered."""
     left_alone: Mapping[str, tuple[str, str]] = {}
     """By node: a health check that selects it, and why its remediators leave it alone."""
+    unsure: Mapping[str, str] = {}
+    """By node: what could not be read, so that a health check may leave this one alone."""
 
 
 def coverage(cluster: Cluster) -> Coverage:
@@ -56,6 +58,7 @@ def _coverage(cluster: Cluster) -> Coverage:
     idle: list[tuple[str, str]] = []
     unseen: list[str] = []
     left_alone: dict[str, tuple[str, str]] = {}
+    unsure: dict[str, str] = {}
     for kind in CHECKS:
         watches = check_scope.watches(cluster, kind)
         unseen += [watches.unseen] if watches.unseen else []
@@ -68,10 +71,11 @@ def _coverage(cluster: Cluster) -> Coverage:
                 idle.append((title, reason))
                 continue
             unseen += [*blind, *([watch.selection.unseen] if watch.selection.unseen else [])]
-            acting, refusing, unread = _acting_on(watch, cluster)
-            unseen += unread
-            covered |= acting
-            left_alone |= {node: (title, why) for node, why in refusing.items()}
+            found = _acting_on(watch, cluster)
+            unseen += found.unread
+            covered |= found.acting
+            left_alone |= {node: (title, why) for node, why in found.refusing.items()}
+            unsure |= found.unsure
     for node in cluster.known(kinds.NODE):
         try:
             policy = harvester_reset.of(node, cluster)
@@ -82,27 +86,40 @@ def _coverage(cluster: Cluster) -> Coverage:
             break
         if policy is not None:
             covered.add(node.name)
-    return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)), left_alone)
+    return Coverage(frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)), left_alone, unsure)
 
 
-def _acting_on(watch: WatchedNodes, cluster: Cluster) -> tuple[set[str], dict[str, str], list[str]]:
-    """Return the nodes on which a check acts when one of them is lost, those that it leaves alone, and what is unread."""
+class _Acting(NamedTuple):
+    """The nodes on which a check acts when one of them is lost, those that it leaves alone, and what is unread."""
+
+    acting: set[str]
+    refusing: dict[str, str]
+    unread: list[str]
+    unsure: dict[str, str]
+
+
+def _acting_on(watch: WatchedNodes, cluster: Cluster) -> _Acting:
     check, selection = watch.check, watch.selection
     if check.kind is not kinds.NHC:
         refused = inactive_reasons.refused(check, selection, cluster).values()
-        return set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused), {}, []
-    acting: set[str] = set()
-    refusing: dict[str, str] = {}
-    unread: list[str] = []
+        return _Acting(set(remediation_steps.nodes_of(check, selection, cluster)).difference(*refused), {}, [], {})
+    made = _Acting(set(), {}, [], {})
     stages = first_remediator.stages(check, cluster)
     for node in selection.objects:
         found = first_remediator.first_remediator(check, stages, node, cluster)
-        unread += found.unseen
-        if found.stage is not None and not found.unseen and node.labels.get(unhealthy_objects.EXCLUDED) != "true":
-            acting.add(node.name)
+        made.unread.extend(found.unseen)
+        try:
+            excluded = exclusions.reason(node, cluster)
+        except Unseen as unseen:
+            made.unsure[node.name] = unseen.what
+            continue
+        if excluded:
+            made.refusing[node.name] = excluded
+        elif found.stage is not None and not found.unseen:
+            made.acting.add(node.name)
         elif found.fails:
-            refusing[node.name] = found.fails
-    return acting, refusing, unread
+            made.refusing[node.name] = found.fails
+    return made
 
 
 def _idle(watch: WatchedNodes, cluster: Cluster) -> tuple[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.remediation import remediation_steps, reported_status, unhealthy_objects
+from virt_admit.forecasts.remediation import exclusions, remediation_steps, reported_status, unhealthy_objects
 from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -31,7 +31,7 @@ def obstacles(
     yield from lasting(check, cluster)
     if check.kind is kinds.NHC:
         yield from postponed(check, unhealthy, cluster)
-        yield from _excluded(selection)
+        yield from _excluded(selection, cluster)
         yield from _guarded(check, unhealthy, cluster)
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     for reason, kept in machine_owners.kept(check, selection).items():
@@ -116,10 +116,16 @@ def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
         yield unseen
 
 
-def _excluded(selection: Selection) -> Iterator[str]:
-    found = [node.name for node in selection.objects if node.labels.get(unhealthy_objects.EXCLUDED) == "true"]
-    if found:
-        yield f"to {names(found)}: the label {unhealthy_objects.EXCLUDED} excludes it"
+def _excluded(selection: Selection, cluster: Cluster) -> Iterator[str | Unseen]:
+    found: dict[str, list[str]] = {}
+    for node in selection.objects:
+        try:
+            if why := exclusions.reason(node, cluster):
+                found.setdefault(why, []).append(node.name)
+        except Unseen as unseen:
+            yield unseen
+    for why, some in found.items():
+        yield f"to {names(some)}: {why}"
 
 
 def _guarded(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:

@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation import (
+    exclusions,
+    inactive_reasons,
+    remediation_steps,
+    timeline,
+    unhealthy_objects,
+)
 from virt_admit.forecasts.remediation.remediation_steps import Budget
-from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import updaters
 from virt_admit.model.remediation import fence_agents, health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -56,7 +63,7 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
         *_unfenced(watch, node, cluster),
         *_failed(watch, budget, down, cluster),
         *_limited(watch, budget, down),
-        *_unwatched(watch, node),
+        *_unwatched(watch, node, cluster),
     )
     return next(iter(found), None)
 
@@ -176,16 +183,20 @@ def _limited(watch: WatchedNodes, budget: Budget, down: int) -> Iterator[Reactiv
         yield Reactivation(check, f"let {_title(watch)} select more than {down} nodes, with a limit of {down}")
 
 
-def _unwatched(watch: WatchedNodes, node: str) -> Iterator[Reactivation]:
+def _unwatched(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reactivation]:
     """Yield how a check notices a node that stops reporting."""
     check = watch.check
     if timeline.patience(check) is None:
         words = f"list the condition Ready=Unknown in {_title(watch)}, with {check.time_key} {check.usual_time}"
         yield Reactivation(check, words, about("edit", check.obj, check.kind))
-    labels = next((each.labels for each in watch.selection.objects if each.name == node), {})
-    if check.kind is kinds.NHC and labels.get(unhealthy_objects.EXCLUDED) == "true":
-        command = shell("kubectl", "label", "node", argument(node), f"{unhealthy_objects.EXCLUDED}-")
-        yield Reactivation(check, f"remove the label {unhealthy_objects.EXCLUDED} from {node}", command)
+    own = next((each for each in watch.selection.objects if each.name == node), None)
+    if check.kind is not kinds.NHC or own is None or not exclusions.is_excluded(own, cluster):
+        return
+    if maintained := updaters.maintenances(cluster).get(node):
+        yield Reactivation(check, f"end {maintained.kind} {maintained.name} when its work is done: it excludes {node}")
+    else:
+        words = f"remove the label {exclusions.EXCLUDED} from {node}"
+        yield Reactivation(check, words, exclusions.without_label(node))
 
 
 def _changed(watch: WatchedNodes, words: str, path: tuple[str, ...], value: int | None, risk: str) -> Reactivation:

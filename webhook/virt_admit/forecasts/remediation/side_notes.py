@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.remediation import remediation_steps, reported_status, unhealthy_objects
+from virt_admit.forecasts.remediation import (
+    control_plane_deadlocks,
+    remediation_steps,
+    reported_status,
+    unhealthy_objects,
+)
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.remediation import health_checks, machine_drain, machine_owners, machine_starts, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -24,6 +29,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
         yield from _left_over(check, cluster)
     yield from _loop(check, cluster)
     yield from _stuck(selection, cluster)
+    yield from _without_node(check, selection, cluster)
     yield from reported_status.refusal(check, selection, cluster)
     if check.kind is not kinds.CAPI_MHC:
         return
@@ -70,6 +76,15 @@ def _waits(machine: Object) -> str:
     return f"its drain waits: {cut(words.rstrip('.'), 200)}" if words else ""
 
 
+def _without_node(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield which Machines should be nodes by now. Each one uses up the limit of the check."""
+    overdue = machine_starts.overdue_of_openshift if check.kind is kinds.MHC else machine_starts.overdue
+    own, stuck = {each.full_name for each in selection.objects}, control_plane_deadlocks.deadlocks(cluster)
+    for late in overdue(cluster) if check.kind is not kinds.NHC else ():
+        if late.certain and late.machine.full_name in own and late.machine.full_name not in stuck:
+            yield late.why
+
+
 def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
     """Yield that a check remediates new Machines before they can become nodes."""
     if check.kind is kinds.NHC:
@@ -90,9 +105,13 @@ def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
 
     One without a Node takes no part in etcd (kubernetes-sigs/cluster-api#4472).
     """
+    stuck = control_plane_deadlocks.deadlocks(cluster)
     for refusal in reported_status.refusals(check, selection, cluster):
         machine = refusal.machine
-        if refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(machine):
+        if machine.full_name in stuck:
+            found = stuck[machine.full_name]
+            yield f"{found.reason}. {capital(found.remedy)}"
+        elif refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(machine):
             yield typed(
                 f"{machine.name} has no node. If all other members of etcd are healthy, delete it by hand, so that "
                 f"{refusal.owner} creates another one",

@@ -31,10 +31,6 @@ EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
 REMEDIATE: Final = "cluster.x-k8s.io/remediate-machine"
 """The annotation that makes a Cluster API Machine unhealthy at once (machinehealthcheck_targets.go#needsRemediation)."""
 
-EXCLUDED: Final = "remediation.medik8s.io/exclude-from-remediation"
-"""The label that keeps a NodeHealthCheck from remediating a Node, with the value ``true`` alone
-(nodehealthcheck_controller.go#isNodeRemediationExcluded)."""
-
 
 class UnhealthyObject(NamedTuple):
     """An object that counts as unhealthy, and why."""

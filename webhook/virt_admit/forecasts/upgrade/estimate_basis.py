@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.remediation import machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
@@ -45,8 +46,16 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     if not basis.begun:  # else the progress says it
         yield from kured.words(cluster)
     yield from rollouts.rests_on(basis.driver, cluster)
+    yield from _machines(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
     yield from drain_waits.awaited(basis.plan)
+
+
+def _machines(driver: Driver, cluster: Cluster) -> Iterator[str]:
+    if driver is Driver.CLUSTER_API:
+        yield from machine_notes.of_cluster_api(cluster)
+    elif driver is Driver.MACHINE_CONFIG:
+        yield from machine_notes.of_openshift(cluster)
 
 
 def _without_api(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.remediation import awaited_return, inactive_reasons, remediation_steps
+from virt_admit.forecasts.remediation import (
+    awaited_return,
+    control_plane_deadlocks,
+    inactive_reasons,
+    machine_notes,
+    remediation_steps,
+)
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
@@ -84,6 +90,7 @@ READS: Final[Reads] = union(
     node_health.READS,
     pod_evictions.READS,
     machine_starts.SHORT_READS,
+    machine_notes.READS,
     upgrade_plans.READS,
     talos_upgrades.READS,
     rancher_updates.READS,
@@ -246,6 +253,7 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
 
 def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why a MachineDeployment deletes no old Machine: the new one does not become a Node."""
+    yield from _deadlocked(deployment, cluster)
     yield from (each.obstacle for each in _short_starts(deployment, cluster) if each.certain)
     found = machine_rollouts.held(deployment, cluster)
     if found is not None:
@@ -259,6 +267,14 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
             ),
             problem_of(ProblemCause.MACHINE_WAITS, machine),
         )
+
+
+def _deadlocked(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield that the control plane of the Cluster waits for itself: it is updated before the nodes."""
+    for stuck in control_plane_deadlocks.deadlocks(cluster).values():
+        if _cluster(stuck.machine) == _cluster(deployment):
+            problem = problem_of(ProblemCause.MACHINE_WAITS, stuck.machine)
+            yield Obstacle(stuck.reason, capital(stuck.remedy), problem)
 
 
 class _ShortStart(NamedTuple):
@@ -329,5 +345,6 @@ def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
     yield from (f"{each.why}. See: {about('describe', each.machine, CAPI_MACHINE)}" for each in waiting[:1])
 
 
-def _cluster(machine: Object) -> tuple[str, str | None]:
-    return machine.namespace, machine.label(machines.CAPI_CLUSTER_LABEL).text
+def _cluster(obj: Object) -> tuple[str, str | None]:
+    """Return namespace and name of the Cluster of a Machine or MachineDeployment."""
+    return obj.namespace, obj.at("spec", "clusterName").text or obj.label(machines.CAPI_CLUSTER_LABEL).text

@@ -322,6 +322,10 @@ CLUSTER_OPERATOR: Final = Kind("config.openshift.io", ("v1",), "clusteroperators
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
 CONTROL_PLANE_SET: Final = Kind("machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet")
 CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet")
+KUBEADM_CONTROL_PLANE: Final = Kind(
+    "controlplane.cluster.x-k8s.io", ("v1beta2", "v1beta1"), "kubeadmcontrolplanes", "KubeadmControlPlane"
+)
+BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
 UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)

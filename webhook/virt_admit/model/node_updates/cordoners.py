@@ -294,7 +294,7 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
         return Cordon(maintenance_updates.cordoner(node), waits, False, remedy, quiet=True)
     kind = next((each for each in maintenance.KINDS if each.kind == update.kind), None)
     if kind is not None:
-        end = typed("delete it when the maintenance is over", kubectl("delete", kind, update.name))
+        end = typed(f"delete that {kind.kind} when the maintenance is over", kubectl("delete", kind, update.name))
         return Cordon(f"{update.kind} {update.name}", waits, False, end)
     ends, by = False if failing else None, f"{update.kind} {update.name}, which updates it"
     return Cordon(by, waits, ends, mark=str(update.phase))

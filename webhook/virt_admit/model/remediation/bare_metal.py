@@ -10,6 +10,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, machines
 
 READS: Final[Reads] = union(
@@ -29,6 +30,8 @@ _METAL_TYPE: Final = re.compile(r"\.metal(-[a-z0-9]+)?\Z")
 """Instance types such as ``c5.metal`` and ``c7i.metal-24xl``."""
 
 
+HOST: Final = "metal3.io/BareMetalHost"
+"""The annotation of a Machine of OpenShift with its host."""
 ENOUGH: Final = 20 * MINUTE
 """Nanoseconds that a host of bare metal usually needs at most to become a node: it tests its hardware and is written."""
 
@@ -65,3 +68,37 @@ def _of_machine(machine: Object) -> str:
             return instance_type
         kind = spec["kind"].text or ""
     return kind if kind.startswith(_PROVIDERS) else ""
+
+
+# --- hosts --------------------------------------------------------------------------------------------------------
+
+HOST_READS: Final[Reads] = {
+    kinds.BARE_METAL_HOST: ("spec.consumerRef", "status.provisioning.state"),
+    kinds.MACHINE: (f"metadata.annotations.{HOST}", "spec.providerSpec.value.kind"),
+    kinds.CAPI_MACHINE: ("spec.infrastructureRef.kind", "status.conditions", "status.v1beta2.conditions"),
+}
+"""The fields that ``host_shortage`` reads."""
+_FREE: Final = ("available", "ready")
+"""The states of a host that a Machine can get (openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/
+actuator.go#chooseHost; metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#chooseHost)."""
+
+
+def host_shortage(machine: Object, cluster: Cluster) -> str:
+    """Return why a Machine without a host gets none, as ``all 6 BareMetalHosts are in use``; empty: that is not known."""
+    has_host = machine.annotation(HOST).present or machine.condition("InfrastructureReady")["status"].text == "True"
+    if has_host or not _of_machine(machine):
+        return ""
+    try:
+        found = [each for each in cluster.list(kinds.BARE_METAL_HOST) if each.namespace == machine.namespace]
+    except Unseen:
+        return ""
+    if any(each.at("spec", "consumerRef", "name").text == machine.name for each in found):
+        return ""
+    idle = [each for each in found if not each.at("spec", "consumerRef").present]
+    if any(each.at("status", "provisioning", "state").text in _FREE for each in idle):
+        return ""
+    if not idle:
+        all_of_them = f"all {len(found)} BareMetalHosts are" if len(found) > 1 else "the only BareMetalHost is"
+        return f"{all_of_them} in use" if found else "no BareMetalHost exists"
+    states = names(f"{each.name} is in state {each.at('status', 'provisioning', 'state').text or '?'}" for each in idle)
+    return f"no BareMetalHost is available: {states}"

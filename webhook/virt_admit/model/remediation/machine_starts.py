@@ -15,7 +15,7 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NHC, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NHC, NODE, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE, format_duration
@@ -25,17 +25,29 @@ from virt_admit.model.remediation import bare_metal, check_scope, health_checks,
 
 _FAILED: Final = ("failureReason", "failureMessage")
 """The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
+_ERROR: Final = ("errorReason", "errorMessage")
+"""The fields of OpenShift."""
 READS: Final[Reads] = union(
     clock.READS,
     machine_nodes.READS,
     {
         CAPI_MACHINE: (
-            *("metadata.labels", "metadata.creationTimestamp", "metadata.deletionTimestamp"),
+            *(
+                "metadata.labels",
+                "metadata.ownerReferences",
+                "metadata.creationTimestamp",
+                "metadata.deletionTimestamp",
+            ),
             *("status.conditions", "status.v1beta2.conditions", "status.deprecated.v1beta1"),
             *(f"status.{field}" for field in _FAILED),
         ),
+        MACHINE: (
+            *("metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.ownerReferences"),
+            *("status.conditions", "status.errorMessage", "status.errorReason", "status.phase"),
+        ),
         NODE: ("metadata.creationTimestamp",),
     },
+    bare_metal.HOST_READS,
 )
 
 SLOW_READS: Final[Reads] = union(
@@ -51,19 +63,24 @@ _USUAL: Final = timedelta(hours=1)
 """A host of bare metal is inspected, written and booted in less than this."""
 _PLAUSIBLE: Final = timedelta(hours=4)
 """A Node that is this much younger than its Machine was not its first one: it was deleted, and registered again."""
-_STEPS: Final = ("BootstrapConfigReady", "BootstrapReady", "InfrastructureReady", "NodeReady", "NodeHealthy")
-"""The conditions on the way to a Node, in their order, of both versions of the API."""
+_STEPS: Final = (
+    *("BootstrapConfigReady", "BootstrapReady", "InfrastructureReady", "NodeReady", "NodeHealthy"),
+    "InstanceExists",
+)
+"""The conditions on the way to a Node, in their order, of both versions of Cluster API, and the one of OpenShift."""
 _LONGEST: Final = 200
 
 
 class OverdueMachine(NamedTuple):
-    """A Machine of Cluster API that should be a Node by now."""
+    """A Machine that should be a Node by now."""
 
     machine: Object
     why: str
     """For how long, and what it waits for, in the words of its conditions."""
     certain: bool
     """False: how long it has waited is not known."""
+    shortage: str = ""
+    """Why it gets no host, which ``why`` says too; empty: that is not what it waits for."""
 
 
 def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
@@ -220,45 +237,66 @@ _SLACK: Final = timedelta(minutes=2)
 
 
 def failure(machine: Object) -> str:
-    """Return why a Machine has failed for good, in the words of its provider; empty: it has not.
+    """Return why a Machine has failed, in the words of its provider; empty: it has not.
 
     Cluster API copies it from the infrastructure and never takes it back (api/core/v1beta1/machine_types.go#MachineStatus).
     """
     places = (machine["status"], machine.at("status", "deprecated", "v1beta1"))
-    said = [place[field].text for place in places for field in _FAILED if place[field].text]
+    said = [place[field].text for place in places for field in (*_FAILED, *_ERROR) if place[field].text]
     return cut_middle(": ".join(dict.fromkeys(filter(None, said))), _LONGEST)
 
 
 def overdue(cluster: Cluster) -> Sequence[OverdueMachine]:
     """Return the Machines of Cluster API that should be Nodes by now, or have failed before they were, by name."""
-    return cluster.cached(_overdue)
+    return cluster.cached(_overdue_of_capi)
 
 
-def _overdue(cluster: Cluster) -> Sequence[OverdueMachine]:
-    found = sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.full_name)
+def overdue_of_openshift(cluster: Cluster) -> Sequence[OverdueMachine]:
+    """Return the Machines of OpenShift that should be Nodes by now, or have failed before they were, by name."""
+    return cluster.cached(_overdue_of_openshift)
+
+
+def _overdue_of_capi(cluster: Cluster) -> Sequence[OverdueMachine]:
+    return list(_overdue(CAPI_MACHINE, cluster))
+
+
+def _overdue_of_openshift(cluster: Cluster) -> Sequence[OverdueMachine]:
+    return list(_overdue(MACHINE, cluster))
+
+
+def _overdue(kind: Kind, cluster: Cluster) -> Iterator[OverdueMachine]:
+    found = sorted(cluster.known(kind), key=lambda machine: machine.full_name)
     slowest = max(start_times(found, cluster), default=timedelta())
     limit = max(_USUAL, 2 * slowest)
-    starting = (machine for machine in found if not machine.deleted and not machines.node_name(machine))
-    return [
-        OverdueMachine(machine, _words(machine, age), bool(failure(machine)) or age is not None)
-        for machine in starting
-        for age in (clock.since(machine.metadata["creationTimestamp"].text, cluster),)
-        if failure(machine) or age is None or age > limit
-    ]
+    for machine in found:
+        if machine.deleted or machines.node_name(machine):
+            continue
+        # OpenShift takes the error of a Machine back that is not in the phase Failed
+        # (openshift/cluster-api-provider-baremetal: actuator.go#clearInsufficientResourcesError)
+        failed = machine.at("status", "phase").text == "Failed" if kind is MACHINE else bool(failure(machine))
+        age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
+        if failed or age is None or age > limit:
+            shortage = bare_metal.host_shortage(machine, cluster)
+            yield OverdueMachine(machine, _words(machine, age, shortage), failed or age is not None, shortage)
 
 
-def _words(machine: Object, age: timedelta | None) -> str:
+def _words(machine: Object, age: timedelta | None, shortage: str) -> str:
     """Return ``Machine fleet/m-1 has no node for 3 h 05: InfrastructureReady is False: NoHost: No host found``."""
     lasts = "" if age is None else f" for {duration(age)}"
     step = next(filter(_is_open, (machine_drain.condition(machine, kind) for kind in _STEPS)), machine["-"])
+    judged = machine_drain.condition(machine, _JUDGED)
+    if not step["message"].text and judged["status"].text == "False":  # it says more than that a node is missing
+        step = judged
     said = [
         f"{step['type'].text} is {step['status'].text}" if step.present else "",
         step["reason"].text,
         step["message"].text,
     ]
     waits = " ".join(": ".join(filter(None, said)).split())
-    words = failure(machine) or cut_middle(waits, _LONGEST)
-    return f"Machine {machine.full_name} has no node{lasts}" + (f": {words}" if words else "").rstrip(".")
+    words = (failure(machine) or cut_middle(waits, _LONGEST)).rstrip(".")
+    return f"Machine {machine.full_name} has no node{lasts}" + "".join(
+        f": {each}" for each in (words, shortage) if each
+    )
 
 
 def _is_open(condition: Field) -> bool:

@@ -10,17 +10,17 @@ rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and `
 would then act on a fault of the whole cluster.
 """
 
-from virt_admit.forecasts.remediation import reported_status
+from virt_admit.forecasts.remediation import control_plane_deadlocks, reported_status
 from virt_admit.model.commands import about, shell
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, rule, union
 
 
 @rule(
     kinds=(NHC, MHC, CAPI_MHC),
-    reads=reported_status.READS,
+    reads=union(reported_status.READS, control_plane_deadlocks.READS),
     action=Action.WARN,
     event="RemediationRefused",
     at_admission=False,
@@ -41,7 +41,9 @@ def check(obj: Object, context: Context) -> Findings:
         counts = f"{refused.unhealthy} of {refused.total} {subject} are unhealthy by its status"
         message = f"{counts}, so it remediates nothing now{refused.limit}. Repair them, then it acts again."
         yield Finding(path, message, command=_explain(obj, view))
-    for left in reported_status.refusals(view, selection, context.cluster):
+    stuck = control_plane_deadlocks.deadlocks(context.cluster)  # machine-without-node says it of the Machine
+    refusals = reported_status.refusals(view, selection, context.cluster)
+    for left in (each for each in refusals if each.machine.full_name not in stuck):
         waits = f"{cut(left.owner, 60)} has not remediated machine {left.machine.name[:63]} {cut(left.lasts, 60)}"
         see = about("describe", left.machine, CAPI_MACHINE)
         yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name, command=see)

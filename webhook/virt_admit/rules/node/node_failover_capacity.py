@@ -8,14 +8,16 @@ be over when a node is lost.
 **Fix.** Add a node, make VMs smaller, or stop VMs that are not needed. ``virt-admit outage --worst 1`` names the VMs.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from virt_admit.forecasts.outage import failover, failover_nodes
 from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
+from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.scheduler.resources import show
-from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, param, rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, choice, param, rule
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,18 @@ def check(node: Object, context: Context[Params]) -> Findings:
     path = node.metadata["name"].path
     yield Finding(
         path,
-        check.first_that_fits(path, *(f"{_problem(found)}. {remedy}" for remedy in _REMEDIES)),
+        check.first_that_fits(
+            path, *(f"{_problem(found)}. {remedy}" for remedy in (*_initialize(cluster), *_REMEDIES))
+        ),
         value=node.name,
     )
+
+
+def _initialize(cluster: Cluster) -> Iterator[str]:
+    """Yield the remedy while a node that has joined takes no pods: another one would wait as well."""
+    if waiting := node_initializers.first(cluster):
+        repair = f"Repair {waiting.who}, which has not initialized node {waiting.node.name} (node-uninitialized)"
+        yield f"{repair}, make VMs smaller or stop some; see virt-admit outage --worst 1."
 
 
 _REMEDIES = (

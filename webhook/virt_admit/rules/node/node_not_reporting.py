@@ -8,12 +8,12 @@ completes, and its VMs start on no other node until the node is fenced or report
 Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
-from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.forecasts.remediation import awaited_return, exclusions
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import sentence
+from virt_admit.model.messages import advice_of, command_of
 from virt_admit.rule import (
     NODE,
     VMI,
@@ -34,7 +34,9 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(NODE,),
-    reads=union(vmis.READS, node_health.READS, awaited_return.READS, {VMI: ("metadata.name",)}),
+    reads=union(
+        vmis.READS, node_health.READS, awaited_return.READS, exclusions.RELEASE_READS, {VMI: ("metadata.name",)}
+    ),
     action=Action.WARN,
     event="NodeNotReporting",
     at_admission=False,
@@ -63,10 +65,11 @@ def check(node: Object, context: Context) -> Findings:
     ways = (advice, advice.partition("; ")[0])
     yield Finding(
         path,
-        check.first_that_fits(path, *(f"{begin} {sentence(way)}" for way in ways)),
+        check.first_that_fits(path, *(f"{begin} {advice_of(way)}" for way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
-        command=shell("kubectl", "certificate", "approve", pending.requests[-1]) if pending is not None else "",
+        command=command_of(advice)
+        or (shell("kubectl", "certificate", "approve", pending.requests[-1]) if pending is not None else ""),
     )
     if unseen:
         yield Unseen(unseen)

@@ -9,7 +9,7 @@ administrator confirms that it is down, the VMs stay on it and do not start else
 
 from functools import partial
 
-from virt_admit.forecasts.remediation import coverage, outside_checks
+from virt_admit.forecasts.remediation import coverage, exclusions, outside_checks
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes.cluster import keep
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
@@ -23,6 +23,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
         vmis.READS,
         vmis.OWNER_READS,
         coverage.READS,
+        exclusions.RELEASE_READS,
         outside_checks.READS,
         certificate_requests.READS,
         {VMI: ("metadata.name",), VM: ("metadata.name",)},
@@ -42,10 +43,11 @@ def check(node: Object, context: Context) -> Findings:
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
     returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
-    doubts = (*covered.unseen, *outside_checks.outside(node.name, context.cluster))
+    unsure = filter(None, [covered.unsure.get(node.name)])
+    doubts = (*covered.unseen, *unsure, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
         idle = [*filter(None, [covered.left_alone.get(node.name)]), *covered.idle]
-        why = cut(f" ({idle[0][0]}: {idle[0][1]}", 96) + ")" if idle else ""
+        why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
         vms = count(len(returning), "VM")
         remedy = "Let it act, or use another." if why else "Select it in a NodeHealthCheck."
         yield Finding(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
-from virt_admit.forecasts.placement.components import service_pods
+from virt_admit.forecasts.placement.components import node_initializers, service_pods
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -26,6 +26,7 @@ from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.messages import capital
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 from virt_admit.model.scheduler import pods as scheduled_pods
+from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -73,22 +74,25 @@ def leaves_with(made: Hindrance, pods: Sequence[Object], node: str, label: str, 
 
     Pods without a guest leave in seconds, VMs in minutes.
     """
-    if _fits_elsewhere(pods[0], node, cluster) is False:
-        reason = f"{made.component} can run on {node} alone, and leaves it before the VMs"
-        return replace(made, reason=reason, remedy="Add a node that its placement allows.", stops=True, now=False)
+    elsewhere = _elsewhere(pods[0], node, cluster)
+    if elsewhere.is_certain and not elsewhere.has_candidate:
+        waiting = node_initializers.keeps_off(elsewhere.refusals, cluster)  # a node that is added would wait with it
+        remedy = capital(waiting.remedy) if waiting is not None else "Add a node that its placement allows."
+        missing = f", while {waiting.reason}" if waiting is not None else ""
+        reason = f"{made.component} can run on {node} alone, and leaves it before the VMs{missing}"
+        return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     cordon = shell("kubectl", "cordon", argument(node))
     drain = shell("kubectl", "drain", argument(node), "--ignore-daemonsets", "--pod-selector", label)
     remedy = f"Move it first: `{cordon}`, then `{drain}`, then the rest."
     return replace(made, reason=f"{made.component} runs on {node} alone", remedy=remedy, now=False)
 
 
-def _fits_elsewhere(pod: Object, node: str, cluster: Cluster) -> bool | None:
-    """Return whether another node takes a fresh copy of a pod. None: cannot be determined."""
+def _elsewhere(pod: Object, node: str, cluster: Cluster) -> Placement:
+    """Return which other nodes take a fresh copy of a pod."""
     own = scheduled_pods.read(pod)
     filters = candidates.scheduler(cluster)
     gone = tuple(other for other in filters.state.pods.get(node, ()) if other.full_name == own.full_name)
-    placement = filters.place(replace(own, node=""), without=node, gone=gone)
-    return placement.has_candidate if placement.is_certain else None
+    return filters.place(replace(own, node=""), without=node, gone=gone)
 
 
 # --- webhooks ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.remediation.unhealthy_objects import EXCLUDED
+from virt_admit.forecasts.remediation import exclusions
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.objects import Object
@@ -30,7 +30,9 @@ def refusal(
         unhealthy: those that it selects and that were unhealthy before.
         loss: the loss.
     """
-    others = sorted(name for name, each in members.items() if name != node and each.labels.get(EXCLUDED) != "true")
+    others = sorted(
+        name for name, each in members.items() if name != node and not exclusions.is_excluded(each, loss.cluster)
+    )
     before = [name for name in others if name in unhealthy]
     if before and node not in unhealthy:
         return f"one control-plane node is remediated at a time, and {before[0]} does not return", ()

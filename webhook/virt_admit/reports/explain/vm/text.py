@@ -220,13 +220,17 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
     by_reason: dict[str, list[str]] = {}
     for refusal in report.short or ():
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
-        by_reason.setdefault("KubeVirt does not run there" if elsewhere else refusal.what, []).append(refusal.node)
+        taint = next((each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), "")
+        without = f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
+        by_reason.setdefault(without if elsewhere else refusal.what, []).append(refusal.node)
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
         yield f"and {sum(map(len, list(by_reason.values())[_MOST_NODES:]))} more", "see -o json"
 
 
+_UNINITIALIZED: Final = "/uninitialized"
+"""The end of the taint of a new node that its controller has not initialized."""
 _WITHOUT_KUBEVIRT: Final = (launcher_pod.UNSERVED, "devices.kubevirt.io/")
 """What a node lacks without virt-handler. Its other reasons, such as CPU features, only follow from that."""
 

@@ -1,0 +1,93 @@
+"""A Machine has no node, long after it was created.
+
+**Why.** Its node never comes: no host or instance is free, or the host does not start, or its kubelet does not join. The room
+for VMs that it was made for is missing. A MachineSet that is scaled down later may delete a Machine that works instead.
+
+An hour is enough, or twice the time of the slowest Machine whose node came. A Machine that is being deleted does not count.
+
+**Fix.** Provide what it waits for. Or mark it for deletion, and lower the replicas of its MachineSet: it is deleted first then.
+"""
+
+from virt_admit.forecasts.remediation import control_plane_deadlocks
+from virt_admit.model import machine_pools
+from virt_admit.model.commands import about
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.messages import advice_of, command_of, sentence
+from virt_admit.model.remediation import machine_starts, machines
+from virt_admit.rule import (
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    MACHINE,
+    MACHINE_SET,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+    union,
+)
+
+_CAPI_FIRST = "cluster.x-k8s.io/delete-machine"
+_REPLICAS = ("spec.replicas", "status.readyReplicas")
+
+
+@rule(
+    kinds=(MACHINE, CAPI_MACHINE),
+    reads=union(
+        machine_starts.READS,
+        control_plane_deadlocks.READS,
+        {MACHINE_SET: _REPLICAS, CAPI_MACHINE_SET: _REPLICAS, CAPI_MACHINE: ("metadata.labels",)},
+    ),
+    action=Action.WARN,
+    event="MachineWithoutNode",
+    at_admission=False,
+    sources=(
+        "openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#Create",
+        "openshift/machine-api-operator:pkg/controller/machineset/delete_policy.go",
+        "kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller_status.go",
+        "kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_deletion_order.go",
+    ),
+)
+def check(machine: Object, context: Context) -> Findings:
+    path = machine.metadata["name"].path
+    stuck = control_plane_deadlocks.deadlocks(context.cluster).get(machine.full_name)
+    if kinds.of(machine) is CAPI_MACHINE and stuck is not None:
+        message = f"{stuck.reason}. {advice_of(stuck.remedy)}"
+        yield Finding(path, message, value=machine.name, command=command_of(stuck.remedy))
+        return
+    is_capi = kinds.of(machine) is CAPI_MACHINE
+    overdue = machine_starts.overdue if is_capi else machine_starts.overdue_of_openshift
+    for late in overdue(context.cluster):
+        if late.machine.full_name != machine.full_name or not late.certain:
+            continue
+        owner = _set_of(machine, context)
+        has = _count(owner)
+        provide = "Register another host" if late.shortage else "Provide what it waits for"
+        key = _CAPI_FIRST if is_capi else machines.DELETE_ANNOTATIONS[0]
+        instead = f", or mark it with {key} and lower the replicas of {_scaled(machine, owner)}" if owner else ""
+        ways = (f"{sentence(late.why)}{has} {provide}{instead}.", f"{sentence(late.why)} {provide}.")
+        command = about("describe", machine, CAPI_MACHINE if is_capi else MACHINE)
+        yield Finding(path, check.first_that_fits(path, *ways), value=machine.name, command=command)
+
+
+def _set_of(machine: Object, context: Context) -> Object | None:
+    """Return the MachineSet of a Machine, as far as it is known."""
+    owner, kind = machine.controller, CAPI_MACHINE_SET if kinds.of(machine) is CAPI_MACHINE else MACHINE_SET
+    if owner is None or owner["kind"].text != kind.kind:
+        return None
+    known = context.cluster.known(kind, machine.namespace)
+    return next((each for each in known if each.name == owner["name"].text), None)
+
+
+def _scaled(machine: Object, owner: Object) -> str:
+    """Return what an administrator scales: a MachineDeployment sets the replicas of its MachineSets."""
+    deployment = machine_pools.owner_key(machine)[1]
+    return f"MachineDeployment {deployment}" if deployment else f"MachineSet {owner.name}"
+
+
+def _count(owner: Object | None) -> str:
+    if owner is None:
+        return ""
+    wanted, ready = owner.at("spec", "replicas").integer, owner.at("status", "readyReplicas").integer
+    return f" MachineSet {owner.name} has {ready} of {wanted}." if wanted is not None and ready is not None else ""
