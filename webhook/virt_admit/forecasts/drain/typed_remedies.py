@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     CONVERGING_REMEDY,
@@ -38,6 +39,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
@@ -47,6 +49,12 @@ SHUT_DOWN: Final = "let drains shut the guest down"
 
 def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     """Return a problem whose remedy ends with the command, if it has one."""
+    found = _with_command(problem, vmi, cluster)
+    other = changed_disks.safe(found.remedy, vmi, cluster)
+    return found if other == found.remedy else found._replace(remedy=other, command=command_of(other))
+
+
+def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
         return problem
     cause = problem.id.cause if problem.id is not None else problem.cause

@@ -23,7 +23,7 @@ from virt_admit.forecasts.drain import (
     vm_problems,
     vmi_evictions,
 )
-from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
@@ -179,6 +179,9 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
+    if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_vmi(vmi, cluster)):
+        text = f"{verdict.reason}; {changed_disks.words(other)}"
+        verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
     target, unseen, may_stop = find(verdict.outcome not in SHUT_DOWN), verdict.unseen, verdict.may_stop
     problems = tuple(typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
     remedy = problems[0].remedy if problems else verdict.remedy

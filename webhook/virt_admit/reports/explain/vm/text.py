@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.kinds import by_resource
@@ -204,6 +205,7 @@ def todo(report: VmReport) -> tuple[str, ...]:
     found: dict[str, str] = {}
     now = [event.remedy for event in report.events if report.vm.node_lost or event.event is not VmEvent.LOSS]
     now += [volume.remedy for volume in report.volumes or ()]
+    now.sort(key=lambda remedy: not remedy.startswith(changed_disks.DO_NOT))
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
     for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
         words = remedy.partition(": ")[0].rstrip(".").lower()
