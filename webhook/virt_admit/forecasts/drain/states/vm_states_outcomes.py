@@ -57,7 +57,7 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
     if found.state in NO_RULING:
         return None
     case = Case(vmi, found, cluster, ends)
-    result = _RULINGS[found.state](case)
+    result = vm_states_targets.on_its_own_node(vmi, found, cluster) or _RULINGS[found.state](case)
     if found.silent:
         result = _to_silent_node(result, found)
     reason = "; ".join((result.reason, *_of_flags(case)))
