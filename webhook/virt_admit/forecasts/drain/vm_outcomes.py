@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain import (
 )
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
+from virt_admit.forecasts.drain.states.evacuation_marks import mark_first
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
@@ -292,10 +293,8 @@ _EFFECTS: Final = {
 
 
 def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Problem, reason: str = "") -> _Verdict:
-    """Return that a VMI cannot migrate because of a problem, with those besides it: each needs a repair of its own.
-
-    Failures of a VMI that no node can take are no further problem.
-    """
+    """Return that a VMI cannot migrate because of a problem, with those besides it: each needs a repair of its own."""
+    # failures of a VMI that no node can take are no further problem
     nowhere = None if state.placed else no_target.reason(find(True), cluster, moves=True)
     more = [] if nowhere is None or first.cause in (nowhere.cause, ProblemCause.MIGRATION_FAILS) else [nowhere]
     if nowhere is not None and first.cause == ProblemCause.MIGRATION_FAILS and first.id is None:
@@ -303,7 +302,8 @@ def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Pro
     elif nowhere is not None and first.id is not None:
         more = [nowhere]
     refused = [] if state.placed else gather(quotas.refusals(vmi, cluster))[0]
-    return _Verdict.blocks(first, reason, (*more, *(found for found in refused if found.id != first.id)))
+    shown = mark_first(first, reason, vmi, state, cluster)
+    return _Verdict.blocks(*shown, (*more, *(found for found in refused if found.id != first.id)))
 
 
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:
