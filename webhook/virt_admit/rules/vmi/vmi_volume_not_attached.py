@@ -7,15 +7,16 @@ quota, a webhook), or it is not placed or does not start. KubeVirt tries again a
 little and has a higher limit: raise its ratio, or set ``supportContainerResources`` of KubeVirt for ``hotplug-disk``.
 """
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
-from virt_admit.model.messages import ended
+from virt_admit.model.messages import command_of, ended
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, cut, rule, union
 
 
 @rule(
     kinds=(VMI,),
-    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, {VMI: ()}),
+    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, changed_disks.DISK_READS, {VMI: ()}),
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -34,5 +35,5 @@ def check(vmi: Object, context: Context) -> Findings:
         remedy = found.remedy.partition(": ")[0].partition(", or ")[0]
         most = check.room(path) - len(f"volume {name} . {remedy}.")
         told = ended(cut(words, max(most, 40)))
-        command = found.remedy.rpartition(": ")[2] if ": " in found.remedy else ""
+        command = command_of(found.remedy)
         yield Finding(path, f"volume {name} {told} {remedy[:1].upper()}{remedy[1:]}.", value=name, command=command)

@@ -22,7 +22,8 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import cut
 
 DISK_READS: Final[Reads] = {
@@ -127,13 +128,13 @@ def why_not_copied(vm: Object, vmi: Object, cluster: Cluster) -> str | None:
     if vms.vm_spec(vm)["updateVolumesStrategy"].text != "Migration":
         return "updateVolumesStrategy is not Migration"
     if stored is not None and migrations.condition_is_true(stored, "RestartRequired"):
-        return refusal(stored) or "it has RestartRequired"
+        return refusal(stored, cluster) or "it has RestartRequired"
     kubevirt = configuration.kubevirt(cluster)
     staged = kubevirt is not None and kubevirt.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
     return "vmRolloutStrategy is Stage" if staged else None
 
 
-def refusal(vm: Object) -> str:
+def refusal(vm: Object, cluster: Cluster) -> str:
     """Return why KubeVirt refuses the copy that a VM asks for, by its condition RestartRequired; empty: it does not say."""
     said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
     kept = _KEPT.search(said)
@@ -141,7 +142,11 @@ def refusal(vm: Object) -> str:
         return f"KubeVirt says: {cut(said, _LONGEST)}" if said else ""
     if not kept[1].startswith(_STATE):
         return f"volume {show(kept[1])} is ReadWriteOnce and not part of the move, so KubeVirt refuses it"
-    return f"claim {show(kept[1])} with its {_state(vm)} is ReadWriteOnce, which KubeVirt before 1.4.1 does not move"
+    since = Feature.STATE_MOVES.since
+    moves = (
+        "and not part of the move" if versions.has_release(cluster, since) else f"which KubeVirt moves from {since} on"
+    )
+    return f"claim {show(kept[1])} with its {_state(vm)} is ReadWriteOnce, {moves}"
 
 
 def _state(vm: Object) -> str:

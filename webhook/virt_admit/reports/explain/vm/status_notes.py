@@ -39,7 +39,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     """
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
-        yield from _starts(found.vm, changed_disks.of_either(found.obj, cluster))
+        yield from _starts(found.vm, cluster)
         refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
@@ -81,7 +81,8 @@ def _error(snapshot: str, namespace: str, cluster: Cluster) -> str:
     return f"{f' since {since}' if since else ''}{f' ({cut(failed, _LONGEST)})' if failed else ''}"
 
 
-def _starts(vm: Object, changed: tuple[changed_disks.ChangedDisk, ...]) -> Iterator[str]:
+def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
+    changed = changed_disks.of_either(vm, cluster)
     failed = vm.at("status", "startFailure", "consecutiveFailCount").integer
     if failed:
         again = vm.at("status", "startFailure", "retryAfterTimestamp").text
@@ -90,7 +91,7 @@ def _starts(vm: Object, changed: tuple[changed_disks.ChangedDisk, ...]) -> Itera
         yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
     required = vm.condition("RestartRequired")["status"].text == "True"
     if changed:
-        refused = changed_disks.refusal(vm) if required else ""
+        refused = changed_disks.refusal(vm, cluster) if required else ""
         yield f"{changed_disks.words(changed)}{f', because nothing is copied: {refused}' if refused else ''}: do not restart it"
     elif required:
         yield "changes of its template wait for a restart (RestartRequired)"
