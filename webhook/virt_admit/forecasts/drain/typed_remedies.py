@@ -91,6 +91,20 @@ def starts_again(vmi: Object) -> str:
     return _patch_vm(vmi, {"spec": {"running": None, "runStrategy": "Always"}})
 
 
+def or_migrates(remedy: str, vmi: Object) -> str:
+    """Return a remedy for a VM that stays off after a drain, with how a drain migrates it instead, if it can migrate.
+
+    Its VMI keeps the eviction strategy with which it was started; the run strategy of the VM counts at once.
+    """
+    command = command_of(remedy)
+    if not command or not _has_vm(vmi) or vmis.migratable(vmi) is not True or "runStrategy" not in command:
+        return remedy
+    restart, migrate = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("restart", "migrate"))
+    words = remedy.removesuffix(f": {command}")
+    strategy = f"evictionStrategy LiveMigrate, which takes effect after its restart ({restart})"
+    return typed(f"{words}, or {strategy}, or migrate it before the drain ({migrate})", command)
+
+
 def shut_down_by_drains(vmi: Object, strategy: str) -> str:
     """Return the commands with which drains shut the guest of a VM or a VMI down from its next start on.
 

@@ -227,7 +227,8 @@ def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster
     if evicted.effect is Effect.ATTENDED:
         blind = f"whether the controller that moves {vmi.full_name} runs"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
-    return _shut_down(vmi, cluster, find, evicted.reason)
+    verdict = _shut_down(vmi, cluster, find, evicted.reason)
+    return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
 
 
 def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:
@@ -367,9 +368,8 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
     if problem is not None and lasting:
         here = vmi.at("status", "nodeName").text or ""
-        reason = (
-            f"{why}; {after.why}, but no other node can ever run it: {problem.reason.removeprefix(no_target.NOWHERE)}"
-        )
+        causes = problem.reason.removeprefix(no_target.NOWHERE)
+        reason = f"{why}; {after.why}, but no other node can ever run it: {causes}"
         return _Verdict(VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back")
     if problem is not None:
         reason = f"{why}; {after.why}, but only later: {problem.reason}"
