@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.kinds import VM
 
 OLD = {"name": "root", "persistentVolumeClaim": {"claimName": "old"}}
+REQUIRED = {"type": "RestartRequired", "status": "True"}
 NEW = {"name": "root", "dataVolume": {"name": "new"}}
 
 
@@ -53,3 +54,13 @@ def test_only_what_ends_the_guest_is_replaced(text, kept):
     world = cluster(running(), vm(NEW))
 
     assert (changed_disks.safe(text, running(), world) == text) is kept
+
+
+def test_the_cause_of_a_refused_move_is_said():
+    text = "cannot migrate the VM. The volume data is RWO and not included in the migration volumes"
+    stays = vm(NEW, updateVolumesStrategy="Migration", status={"conditions": [REQUIRED | {"message": text}]})
+
+    assert (
+        "(nothing is copied: volume 'data' is ReadWriteOnce and not part of the move"
+        in row(cluster(running(), LAUNCHER, stays)).remedy
+    )

@@ -16,7 +16,7 @@ from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, cut
 
 @rule(
     kinds=(VMI,),
-    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, changed_disks.DISK_READS, {VMI: ()}),
+    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, changed_disks.READS, {VMI: ()}),
     action=Action.WARN,
     at_admission=False,
     sources=(

@@ -30,7 +30,7 @@ DISK_READS: Final[Reads] = {
     VM: ("spec.template.spec.volumes", "spec.dataVolumeTemplates"),
     VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase"),
 }
-"""The fields that all but ``why_not_copied`` and ``refusal`` read."""
+"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read."""
 
 READS: Final[Reads] = {
     VM: (
@@ -173,13 +173,6 @@ def words(changed: tuple[ChangedDisk, ...]) -> str:
     return f"its next start boots {show(changed[0].named.text)} instead of {show(changed[0].used)}" if changed else ""
 
 
-def advice(changed: tuple[ChangedDisk, ...]) -> str:
-    """Return the remedy in words; empty: none is needed."""
-    if not changed:
-        return ""
-    return f"{DO_NOT} it, or let a drain shut it down: {words(changed)}. Name {show(changed[0].used)} in the VM again"
-
-
 def brief(obj: Object, cluster: Cluster) -> str:
     """Return the remedy for a message that has little room, as a sentence; empty: none is needed."""
     changed = of_either(obj, cluster)
@@ -198,7 +191,15 @@ _NAME: Final = 25
 def remedy(obj: Object, cluster: Cluster) -> str:
     """Return the only remedy that a VM or a VMI with other disks may get, with its command; empty: it has none."""
     changed = of_either(obj, cluster)
-    return typed(advice(changed), command(obj, cluster)) if changed else ""
+    if not changed:
+        return ""
+    vm = obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster)
+    refused = vm is not None and migrations.condition_is_true(vm, "RestartRequired") and refusal(vm, cluster)
+    why = f" (nothing is copied: {refused})" if refused else ""
+    advice = (
+        f"{DO_NOT} it, or let a drain shut it down: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
+    )
+    return typed(advice, command(obj, cluster))
 
 
 def safe(other: str, obj: Object, cluster: Cluster) -> str:
