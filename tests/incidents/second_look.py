@@ -37,7 +37,7 @@ def restart_required() -> Incident:
     waits = {"type": "RestartRequired", "status": "True", "message": text, "lastTransitionTime": ago(hours=1)}
     vm["status"]["conditions"].append(waits)
     ask = ("explain", "vm/win", "-n", "vms")
-    facts = (r"[Rr]estart", r"persistent-state-for-win-x1 is RWO")
+    facts = (r"[Rr]estart", r"persistent-state-for-win-x1' with its persistent TPM state is ReadWriteOnce, and not")
     return Incident("restart-required", f"{KUBEVIRT}/issues/13582", items, YES, facts, ask)
 
 

@@ -226,7 +226,7 @@ def hotplugged_volume_of_another_node() -> Incident:
     facts = (
         r"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is on node w1 alone",
         r"This does not end by itself",
-        r"\n  restart the VM on node w1 \(node selector kubernetes.io/hostname=w1\), or unplug the volume",
+        r"\n  give the VM node selector kubernetes.io/hostname=w1, which takes effect after its restart",
     )
     return Incident("hotplug-elsewhere", f"{KUBEVIRT}/issues/16945", items, YES, facts, ("explain", "vm/db"))
 

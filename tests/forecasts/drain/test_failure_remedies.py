@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import builders
 from tests.forecasts.drain.test_vm_states import BLOCKS, LAUNCHER, MIGRATES, UNKNOWN, row
 from tests.forecasts.drain.vm_motion import cluster, failed, launcher, vmi
 from virt_admit.forecasts.drain.states.vm_states_failures import PAIR_REMEDY, SIZE_REMEDY, pair_remedy, remedy
@@ -55,3 +56,15 @@ def test_nodes_that_forbid_post_copy_fail_every_vm_that_may_switch_to_it(allowed
 
 def test_without_such_a_failure_post_copy_is_no_doubt():
     assert row(cluster(*OTHER, failed(1, "connection reset"), allowPostCopy=True), "web").outcome == MIGRATES
+
+
+@pytest.mark.parametrize("migratable", [True, False])
+def test_a_vm_that_a_drain_leaves_off_may_migrate_instead(migratable):
+    can = {"type": "LiveMigratable", "status": str(migratable), "reason": "DisksNotLiveMigratable"}
+    stays = builders.vm(name="db", runStrategy="RerunOnFailure")
+    guest = vmi(reported=False, spec={"evictionStrategy": "None"}, conditions=[can])
+    found = row(cluster(guest, LAUNCHER, stays))
+
+    assert found.remedy.startswith("start it by hand afterwards, or set runStrategy Always")
+    assert ("evictionStrategy LiveMigrate, which takes effect after its restart" in found.remedy) is migratable
+    assert ("virtctl migrate db -n shop" in found.remedy) is migratable

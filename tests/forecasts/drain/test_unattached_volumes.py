@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import builders
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
 from tests.healthy.parts import ago
@@ -48,13 +49,26 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
 
     assert found.reason == (
         f"it is not attached: pod hp-volume-db has been Pending for 51 min, because claim data is {place} alone, and the VM "
-        "runs "
-        "on w2. This does not end by itself"
+        "runs on w2: KubeVirt places a VM without regard to its hotplugged volumes. This does not end by itself"
     )
+    key, _, value = selector.partition("=")
     assert found.remedy == (
-        f"restart the VM {place} (node selector {selector}), or unplug the volume: "
-        "virtctl removevolume db --volume-name=data -n vms"
+        f"give the VM node selector {selector}, which takes effect after its restart (virtctl restart db -n vms), or unplug "
+        "the volume (virtctl removevolume db --volume-name=data --persist -n vms): kubectl patch vm db -n vms --type=merge -p "
+        f"""'{{"spec":{{"template":{{"spec":{{"nodeSelector":{{"{key}":"{value}"}}}}}}}}}}'"""
     )
+
+
+@pytest.mark.parametrize(("release", "persist"), [("v1.7.0", True), ("v1.8.0", False)])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_volume_that_the_vm_names_is_unplugged_from_it_too(release, persist, named):
+    owner = [{"kind": "VirtualMachine", "name": "db", "controller": True}]
+    guest = builders.vmi(metadata={"ownerReferences": owner})
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}] if named else []
+    vm = builders.vm({"spec": {"domain": {}, "volumes": volumes}}, name="db")
+    world = Snapshot([vm, builders.kubevirt({}, status={"observedKubeVirtVersion": release})], ["*"], time=ago())
+
+    assert ("--persist" in unattached_volumes.unplug(guest, "data", world)) is (persist and named)
 
 
 def test_another_cause_is_quoted():

@@ -95,6 +95,8 @@ def test_the_only_node_with_its_disk_is_cordoned():
 
 # --- the time stamp counter ----------------------------------------------------------------------------------------
 
+MINIMUM = "minimumClusterTSCFrequency"
+SETTING = f"set {MINIMUM} (spec.configuration.developerConfiguration) of KubeVirt"
 LOW, HIGH = "1995312000", "2294608000"
 
 
@@ -127,9 +129,23 @@ def test_a_tsc_frequency_of_nodes_where_no_vm_may_run():
     assert found.reason.startswith(f"no node that could take it has the TSC frequency {LOW}")
     assert f"w2, w3 have {HIGH}. It takes the lowest one of the nodes with virt-handler, that of w1" in found.reason
     assert "where this VM cannot run (taint infra). It does not start before that changes" in found.reason
-    assert found.remedy.startswith("end virt-handler on w1")
-    assert f"set minimumClusterTSCFrequency of KubeVirt to {HIGH}, then stop and start the VM" in found.remedy
-    assert found.remedy.endswith("kubectl label nodes w1 kubevirt.io/schedulable=false --overwrite")
+    assert found.remedy.startswith(f"{SETTING} to {HIGH} and stop and start the VM; or end virt-handler on w1")
+    assert found.remedy.endswith(
+        f"""-p '{{"spec":{{"configuration":{{"developerConfiguration":{{"{MINIMUM}":{HIGH}}}}}}}}}'"""
+    )
+
+
+def test_before_1_0_1_the_label_of_a_node_counts_where_no_vm_may_run():
+    items = clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": "3294608000"})
+    tainted("infra", "w1")(items)
+    find(items, "KubeVirt", "kubevirt")["status"]["observedKubeVirtVersion"] = "v1.0.0"
+    found = with_frequency(items)
+
+    assert "the lowest one of the nodes with such a label, that of w1" in found.reason
+    assert found.remedy.startswith(
+        "end virt-handler on w1 (nodePlacement of its workloads), then update KubeVirt to 1.0.1"
+    )
+    assert found.remedy.endswith("kubectl label nodes w1 cpu-timer.node.kubevirt.io/tsc-frequency-")
 
 
 def test_a_tsc_frequency_that_no_node_has_any_more():
@@ -146,7 +162,7 @@ def test_a_tsc_frequency_that_is_set_too_low():
     found = with_frequency(items)
 
     assert "It is set in KubeVirt (minimumClusterTSCFrequency)" in found.reason
-    assert found.remedy == f"set minimumClusterTSCFrequency of KubeVirt to {HIGH}, then stop and start the VM"
+    assert found.remedy.startswith(f"{SETTING} to {HIGH} and stop and start the VM: kubectl patch kubevirt")
 
 
 def test_a_node_with_its_tsc_frequency_that_is_full_keeps_its_virt_handler():

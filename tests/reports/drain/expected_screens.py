@@ -96,8 +96,8 @@ VMS: Mapping[str, Expected] = {
     },
     "drain given up, mark left": {
         10: ("shop/db marked → running to b",),
-        60: ("a, not cordoned: nothing drains it. 1 VM and 0 pods left", "its eviction was asked for"),
-        120: ("shop/db running → backoff", "its eviction was asked for, although its node is not cordoned"),
+        60: ("a, not cordoned: nothing drains it. 1 VM and 0 pods left", "still marked for eviction"),
+        120: ("shop/db running → backoff", "still marked for eviction"),
     },
     "stale mark": {
         0: ("shop/db stale-mark: blocks the drain: is marked for the evacuation of c, which it has left",),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     CONVERGING_REMEDY,
@@ -38,6 +39,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
@@ -47,6 +49,12 @@ SHUT_DOWN: Final = "let drains shut the guest down"
 
 def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     """Return a problem whose remedy ends with the command, if it has one."""
+    found = _with_command(problem, vmi, cluster)
+    other = changed_disks.safe(found.remedy, vmi, cluster)
+    return found if other == found.remedy else found._replace(remedy=other, command=command_of(other))
+
+
+def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
         return problem
     cause = problem.id.cause if problem.id is not None else problem.cause
@@ -81,6 +89,20 @@ def of_blocker(blocker: Blocker) -> str:
 def starts_again(vmi: Object) -> str:
     """Return the command with which the VM of a VMI starts again after a drain; empty: it has no VM."""
     return _patch_vm(vmi, {"spec": {"running": None, "runStrategy": "Always"}})
+
+
+def or_migrates(remedy: str, vmi: Object) -> str:
+    """Return a remedy for a VM that stays off after a drain, with how a drain migrates it instead, if it can migrate.
+
+    Its VMI keeps the eviction strategy with which it was started; the run strategy of the VM counts at once.
+    """
+    command = command_of(remedy)
+    if not command or not _has_vm(vmi) or vmis.migratable(vmi) is not True or "runStrategy" not in command:
+        return remedy
+    restart, migrate = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("restart", "migrate"))
+    words = remedy.removesuffix(f": {command}")
+    strategy = f"evictionStrategy LiveMigrate, which takes effect after its restart ({restart})"
+    return typed(f"{words}, or {strategy}, or migrate it before the drain ({migrate})", command)
 
 
 def shut_down_by_drains(vmi: Object, strategy: str) -> str:

@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.control import overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -75,13 +76,15 @@ def unread(what: str) -> tuple[EventForecast, ...]:
 
 def of_vm(row: Forecast, node: NodePlan, loss: EventForecast, cluster: Cluster) -> tuple[EventForecast, ...]:
     """Return what each event would do to a VM that runs. ``loss``: what the loss of its node does. Never raises."""
-    return (
+    reboot = _reboot(row.vmi, cluster)
+    found = (
         EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
         _update(row.vmi, node, cluster),
         loss,
-        _reboot(row.vmi, cluster),
+        replace(reboot, remedy=changed_disks.remedy(row.vmi, cluster)),
         _migration(row, node, cluster),
     )
+    return tuple(replace(each, remedy=changed_disks.safe(each.remedy, row.vmi, cluster)) for each in found)
 
 
 def _unknown(event: VmEvent, what: str) -> EventForecast:
@@ -129,9 +132,8 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     if lost := _lost(vmi, cluster):
         return EventForecast(VmEvent.REBOOT, EventEffect.UNKNOWN, lost)
     if vmi.at("spec", "domain", "rebootPolicy").text != "Terminate":
-        return EventForecast(
-            VmEvent.REBOOT, EventEffect.STAYS, f"the guest reboots inside its pod{_waiting(vmi, cluster)}"
-        )
+        reason = f"the guest reboots inside its pod{_waiting(vmi, cluster)}"
+        return EventForecast(VmEvent.REBOOT, EventEffect.STAYS, reason)
     policy = "rebootPolicy Terminate ends the VMI"
     try:
         if vmis.owner(vmi, "VirtualMachineInstanceReplicaSet"):
@@ -162,6 +164,8 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
         return ""
+    if changed := changed_disks.of_vmi(vmi, cluster):
+        return f"; {changed_disks.words(changed)}"
     if vm is None or not migrations.condition_is_true(vm, "RestartRequired"):
         return ""
     said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())

@@ -23,8 +23,9 @@ from virt_admit.forecasts.drain import (
     vm_problems,
     vmi_evictions,
 )
-from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
+from virt_admit.forecasts.drain.states.evacuation_marks import mark_first
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
@@ -179,6 +180,9 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
+    if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_vmi(vmi, cluster)):
+        text = f"{verdict.reason}; {changed_disks.words(other)}"
+        verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
     target, unseen, may_stop = find(verdict.outcome not in SHUT_DOWN), verdict.unseen, verdict.may_stop
     problems = tuple(typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
     remedy = problems[0].remedy if problems else verdict.remedy
@@ -223,7 +227,8 @@ def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster
     if evicted.effect is Effect.ATTENDED:
         blind = f"whether the controller that moves {vmi.full_name} runs"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
-    return _shut_down(vmi, cluster, find, evicted.reason)
+    verdict = _shut_down(vmi, cluster, find, evicted.reason)
+    return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
 
 
 def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:
@@ -289,10 +294,8 @@ _EFFECTS: Final = {
 
 
 def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Problem, reason: str = "") -> _Verdict:
-    """Return that a VMI cannot migrate because of a problem, with those besides it: each needs a repair of its own.
-
-    Failures of a VMI that no node can take are no further problem.
-    """
+    """Return that a VMI cannot migrate because of a problem, with those besides it: each needs a repair of its own."""
+    # failures of a VMI that no node can take are no further problem
     nowhere = None if state.placed else no_target.reason(find(True), cluster, moves=True)
     more = [] if nowhere is None or first.cause in (nowhere.cause, ProblemCause.MIGRATION_FAILS) else [nowhere]
     if nowhere is not None and first.cause == ProblemCause.MIGRATION_FAILS and first.id is None:
@@ -300,7 +303,8 @@ def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Pro
     elif nowhere is not None and first.id is not None:
         more = [nowhere]
     refused = [] if state.placed else gather(quotas.refusals(vmi, cluster))[0]
-    return _Verdict.blocks(first, reason, (*more, *(found for found in refused if found.id != first.id)))
+    shown = mark_first(first, reason, vmi, state, cluster)
+    return _Verdict.blocks(*shown, (*more, *(found for found in refused if found.id != first.id)))
 
 
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:
@@ -364,9 +368,8 @@ def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bo
     lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
     if problem is not None and lasting:
         here = vmi.at("status", "nodeName").text or ""
-        reason = (
-            f"{why}; {after.why}, but no other node can ever run it: {problem.reason.removeprefix(no_target.NOWHERE)}"
-        )
+        causes = problem.reason.removeprefix(no_target.NOWHERE)
+        reason = f"{why}; {after.why}, but no other node can ever run it: {causes}"
         return _Verdict(VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back")
     if problem is not None:
         reason = f"{why}; {after.why}, but only later: {problem.reason}"

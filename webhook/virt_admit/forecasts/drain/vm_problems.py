@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -16,7 +17,7 @@ from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 
-READS: Final = union(migratability.READS, stuck_starts.READS, fence_taints.READS)
+READS: Final = union(migratability.READS, stuck_starts.READS, fence_taints.READS, changed_disks.READS)
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
 

@@ -6,6 +6,7 @@ import enum
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
@@ -26,7 +27,13 @@ from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.lookups import ReviewCache
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
-EVICTION_READS: Final = union({VMI: ("metadata.labels",)}, vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS)
+EVICTION_READS: Final = union(
+    {VMI: ("metadata.labels",)},
+    vmis.READS,
+    expand.STRATEGY_READS,
+    disruption_budgets.READS,
+    changed_disks.DISK_READS,
+)
 """The fields that ``evictions`` reads."""
 
 READS: Final = union(
@@ -37,6 +44,7 @@ READS: Final = union(
     disruption_budgets.READS,
     permanent_constraints.READS,
     expand.STRATEGY_READS,
+    changed_disks.DISK_READS,
 )
 """The fields that decide whether and how a VM leaves its node."""
 
@@ -110,7 +118,7 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
     match lifecycle.eviction(said.value, vmis.migratable(vmi)):
         case Eviction.REFUSED:
             reason = f"{said.phrase}, but cannot migrate: {vmis.blocking_reason(vmi)}"
-            return Reaction(Effect.REFUSED, said, reason, _repair(vmi))
+            return Reaction(Effect.REFUSED, said, reason, _repair(vmi, cluster))
         case Eviction.WAITS if vms.has_mover(vmi, vmi.labels):
             return _attended(vmi, said, cluster)
         case Eviction.WAITS:
@@ -165,10 +173,11 @@ def _no_migration(cluster: Cluster) -> Problem | None:
         return None
 
 
-def _repair(vmi: Object) -> str:
+def _repair(vmi: Object, cluster: Cluster) -> str:
     if vmis.migratable(vmi) is None:
         return "wait until KubeVirt has reported LiveMigratable"
-    return "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
+    kept = changed_disks.brief(vmi, cluster).rstrip(".")
+    return kept or "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
 
 
 def demand_conditions(vmi: Object, strategy: Strategy) -> None:
@@ -197,10 +206,11 @@ class Evictions(NamedTuple):
     @property
     def remedy(self) -> str:
         """What helps the VMIs that block, as a sentence; empty if none does."""
-        if self.having(Effect.REFUSED, Effect.EXTERNAL):
+        remedies = [found.remedy for _, found in self.reactions if found.effect in BLOCKING]
+        first = next((each for each in remedies if each.lower().startswith(changed_disks.DO_NOT)), "")
+        if not first and self.having(Effect.REFUSED, Effect.EXTERNAL):
             return "Set LiveMigrateIfPossible or None and restart them, or stop them."
-        remedies = (found.remedy for _, found in self.reactions if found.effect in BLOCKING)
-        first = next(remedies, "")
+        first = first or next(iter(remedies), "")
         return f"{first[0].upper()}{first[1:]}." if first else ""
 
 

@@ -67,6 +67,7 @@ ONGOING: Final = frozenset(
         "pod-budget-blocks-drain",
         "vm-start-stuck",
         "vm-volume-request-stuck",
+        "vm-volumes-differ-from-vmi",
         "vmi-evacuation-stuck",
         "vmi-paused-by-io-error",
         "vmi-source-pod-left",

@@ -11,6 +11,7 @@ running VM keeps the strategy that it was started with.
 from collections.abc import Sequence
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
@@ -21,7 +22,9 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS, {VM: ("spec.template.spec.evictionStrategy",)}),
+    reads=union(
+        vmis.READS, expand.STRATEGY_READS, changed_disks.DISK_READS, {VM: ("spec.template.spec.evictionStrategy",)}
+    ),
     action=Action.WARN,
     event="DrainBlocked",
     sources=(
@@ -38,7 +41,7 @@ def check(obj: Object, context: Context) -> Findings:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
             f"{count(len(blocking), 'VM')} cannot live-migrate and would block drains and upgrades. "
-            f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}: {names(blocking, 50)}",
+            f"{_remedy(blocking, context.cluster)}: {names((vmi.full_name for vmi in blocking), 50)}",
             value=("LiveMigrate", len(blocking)),
         )
     if unseen:
@@ -46,7 +49,13 @@ def check(obj: Object, context: Context) -> Findings:
     yield from more_may_exist(context.cluster, VMI)
 
 
-def _blocking_vms(cluster: Cluster) -> tuple[Sequence[str], str]:
+def _remedy(blocking: Sequence[Object], cluster: Cluster) -> str:
+    if kept := changed_disks.endangered(blocking, cluster):
+        return kept.rstrip(".")
+    return f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}"
+
+
+def _blocking_vms(cluster: Cluster) -> tuple[Sequence[Object], str]:
     """Return the VMs that cannot migrate and follow the cluster's strategy, and what could not be read."""
     blocking, unseen = [], ""
     for vmi in workload_updates.not_migratable(cluster):
@@ -54,7 +63,7 @@ def _blocking_vms(cluster: Cluster) -> tuple[Sequence[str], str]:
             continue
         try:
             if not _has_own_strategy(vmi, cluster):
-                blocking.append(vmi.full_name)
+                blocking.append(vmi)
         except Unseen as missing:
             unseen = missing.what
     return blocking, unseen

@@ -1,21 +1,29 @@
 """A VM migrates again and again without success.
 
 **Why.** KubeVirt repeats migrations for drains and updates forever, and each attempt takes five minutes or more.
-Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps only the five newest attempts.
+Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps only the five newest attempts. A migration
+whose target pod is on the node of the VM cannot succeed either: its scheduler ignores the anti-affinity of the pod.
 
 **Fix.** Remove the cause: an obsolete CPU model, no other node that fits, or limits that are too low for the VM. Only
 ``scan`` and ``check`` report this.
 """
 
 from virt_admit.forecasts.drain import vm_outcomes
-from virt_admit.forecasts.drain.states import launcher_changes, vm_states_failures
+from virt_admit.forecasts.drain.states import (
+    evacuation_marks,
+    launcher_changes,
+    vm_states,
+    vm_states_failures,
+    vm_states_targets,
+)
+from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import command_of, cut_middle
+from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
 from virt_admit.rule import (
     VMI,
     VMIM,
@@ -43,17 +51,35 @@ from virt_admit.rule import (
 )
 def check(vmi: Object, context: Context) -> Findings:
     failed = migrations.failed_in_a_row(vmi, context.cluster)
-    if len(failed) >= migrations.RETRY_LOOP:
-        reason = _reason(vmi, failed[-1], context)
+    own_node = vm_states_targets.on_its_own_node(vmi, vm_states.of(vmi, context.cluster), context.cluster)
+    if own_node is not None:
+        yield Finding(
+            vmi["status"]["migrationState"].path,
+            f"{own_node.reason}. {advice_of(own_node.remedy)}",
+            problem=_problem(vmi, context),
+            command=command_of(own_node.remedy),
+        )
+    elif len(failed) >= migrations.RETRY_LOOP:
+        marked = evacuation_marks.is_left_over(vm_states.of(vmi, context.cluster))
+        reason = _for_mark(vmi, context) if marked else _reason(vmi, failed[-1], context)
         restart = virtctl("restart", vmi.name, vms.namespace_of(vmi)) if reason.endswith("Restart the VM.") else ""
         yield Finding(
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
             value=len(failed),
             problem=_problem(vmi, context),
-            command=restart or command_of(reason),
+            command=evacuate_cancel(vmi, context.cluster) if marked else restart or command_of(reason),
         )
     yield from more_may_exist(context.cluster, VMIM)
+
+
+def _for_mark(vmi: Object, context: Context) -> str:
+    """Return why migrations are repeated away from a node that no drain empties."""
+    node = vmi.at("status", "nodeName").text
+    problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
+    why = f"; {cut(problem.reason, 150)}" if problem is not None else ""
+    mark = f"status.evacuationNodeName still marks the VMI for eviction from {node}, which is not cordoned{why}"
+    return f"{mark}. If it is to stay, remove that mark; migrations that are deleted come back."
 
 
 def _problem(vmi: Object, context: Context) -> ProblemId:

@@ -11,6 +11,7 @@ NodeMaintenance with ``virt-admit.io/exempt.nm-vm-blocks-drain: <reason>``.
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.reads import CONDITIONS
@@ -20,6 +21,7 @@ from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule, union
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
+_REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
 
 
 @rule(
@@ -38,7 +40,7 @@ def check(obj: Object, context: Context) -> Findings:
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     if refused := evictions.having(Effect.REFUSED):
-        remedy = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
+        remedy = changed_disks.endangered(refused, context.cluster) or _REMEDY
         message = check.first_that_fits(
             node.path,
             f"these VMs would block the drain: {names((_reason(vmi) for vmi in refused), 200)}. {remedy}",

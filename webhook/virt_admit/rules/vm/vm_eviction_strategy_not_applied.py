@@ -7,13 +7,14 @@ set.
 **Fix.** Restart the VM (``virtctl restart``).
 """
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, rule, show
+from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, rule, show, union
 
 
 @rule(
     kinds=(VM,),
-    reads=vmis.READS,
+    reads=union(vmis.READS, changed_disks.DISK_READS),
     action=Action.AUDIT,
     at_admission=False,
     sources=(
@@ -33,6 +34,8 @@ def check(vm: Object, context: Context) -> Findings:
         has = f"has {show(frozen)}" if frozen is not None else "has no strategy"
         yield Finding(
             strategy.path,
-            f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the VMI's value. Restart the VM.",
+            f"the running VMI still {has} instead of {show(strategy.value)}, and a drain uses the VMI's value. "
+            f"{changed_disks.brief(vm, context.cluster) or 'Restart the VM.'}",
             value=(strategy.value, frozen),
+            command=changed_disks.command(vm, context.cluster),
         )

@@ -10,16 +10,31 @@ first reason.
 
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model import messages
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.migratability import Migratable, Reason
-from virt_admit.rule import POOL, VM, VMI, VMIRS, Action, Context, Finding, Findings, Object, Unseen, problem_of, rule
+from virt_admit.rule import (
+    POOL,
+    VM,
+    VMI,
+    VMIRS,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    problem_of,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=migratability.READS,
+    reads=union(migratability.READS, changed_disks.DISK_READS),
     action=Action.WARN,
     event="DrainBlocked",
     sources=(
@@ -37,11 +52,15 @@ def check(obj: Object, context: Context) -> Findings:
         return
     assessment = context.cached(migratability.assess, obj)
     if assessment.migratable is not Migratable.YES:
-        remedy = "set LiveMigrateIfPossible or None"
-        if vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
+        changed = changed_disks.brief(obj, context.cluster)
+        remedy = changed or "set LiveMigrateIfPossible or None"
+        if not changed and vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
             remedy += " with runStrategy Always"
         for reason in assessment.reasons:
-            yield _finding(reason, strategy, remedy)._replace(problem=problem_of(reason.name, obj))
+            found = _finding(reason._replace(remedy="") if changed else reason, strategy, remedy)
+            yield found._replace(
+                problem=problem_of(reason.name, obj), command=changed_disks.command(obj, context.cluster)
+            )
     yield from map(Unseen, assessment.unseen)
 
 

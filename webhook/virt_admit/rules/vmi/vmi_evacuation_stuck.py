@@ -7,7 +7,8 @@ start.
 
 **Fix.** If a migration failed, find out why (``kubectl get vmim``). If there was none, look at virt-controller and the
 limits, and with ``External`` at the controller that moves the VM. Else shut the VM down. The mark
-stays after the end of the maintenance: remove it with ``virtctl evacuate-cancel``.
+stays after the end of the maintenance, and migrations that are deleted come back: remove it with ``virtctl
+evacuate-cancel``, before KubeVirt 1.7 with ``kubectl patch``, or restart the VM.
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
+from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
-from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel, ruling
+from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
+from virt_admit.forecasts.placement import no_target
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
@@ -44,7 +48,7 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(vm_states.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()}),
+    reads=union(vm_outcomes.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()}),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -62,10 +66,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     longest = context.params.longest
     moving = list(migrations.unfinished(vmi, context.cluster))
     if _left_over(vmi, moving, timedelta(microseconds=longest // 1000), context.cluster):
-        left = f"node {mark.text} accepts VMs again, but this VMI is still to leave it, so migrations are repeated"
-        remedy = "If the maintenance has ended, remove the mark"
-        command = evacuate_cancel(vmi, context.cluster)
-        yield Finding(mark.path, f"{left}. {remedy}.", command=command)
+        yield _marked(vmi, context.cluster)
         return
     if moving:
         yield from _held_target(vmi, context.cluster)
@@ -93,6 +94,26 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         choices[:0] = [f"{waits}: {cut_middle(failure, length)}. {sentence(remedy)}" for length in (200, 80)]
     command = command_of(held.remedy) if held is not None else ""
     yield Finding(mark.path, check.first_that_fits(mark.path, *choices), command=command)
+
+
+def _marked(vmi: Object, cluster: Cluster) -> Finding:
+    """Return that migrations are made for a mark that no drain needs any more."""
+    mark = vmi.at("status", "evacuationNodeName")
+    problem = no_target.nowhere_to_go(vmi, cluster, moves=True)
+    why = f", and none can succeed: {problem.reason}" if problem is not None else ""
+    begin = (
+        f"node {mark.text} accepts VMs again, but this VMI is still marked for eviction (status.evacuationNodeName), so "
+        "KubeVirt makes a new migration after each that fails or is deleted"
+    )
+    end = "If the maintenance has ended, remove the mark."
+    choices = (f"{begin}{each}. {end}" for each in (why, cut(why, 150), ""))
+    of_drain = (one.id for one in vm_outcomes.forecast(vmi, cluster).problems)
+    return Finding(
+        mark.path,
+        check.first_that_fits(mark.path, *choices),
+        problem=next(filter(None, of_drain), None),
+        command=evacuate_cancel(vmi, cluster),
+    )
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
@@ -126,11 +147,20 @@ def _left_over(vmi: Object, moving: Sequence[Object], longest: timedelta, cluste
     if any(each.at("status", "phase").text not in ("", None, *_WAITING) for each in moving):
         return False
     node = cluster.get(NODE, "", vmi.at("status", "evacuationNodeName").text or "")
-    since = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
+    since = clock.since(_first_asked(vmi, cluster), cluster)
     return node is not None and not node.at("spec", "unschedulable").boolean and since is not None and since > longest
 
 
 _WAITING: Final = ("Pending", "Scheduling")
+
+
+def _first_asked(vmi: Object, cluster: Cluster) -> str | None:
+    """Return a time at which the eviction of a VMI was asked for already; releases before 1.8 have no condition for it."""
+    asked = vmi.condition("EvictionRequested")["lastTransitionTime"].text
+    failed = migrations.failed_in_a_row(vmi, cluster)
+    mark = vmi.at("status", "evacuationNodeName").text
+    ours = (each for each in failed if each.annotations.get(migrations.AUTOMATIC[0]) == mark)
+    return asked or next((each.metadata["creationTimestamp"].text for each in ours), None)
 
 
 def _failure(vmi: Object, cluster: Cluster) -> str:

@@ -16,6 +16,7 @@ from virt_admit.rule import (
     POD,
     PVC,
     STORAGE_CLASS,
+    VM,
     VMI,
     VMIM,
     Action,
@@ -32,6 +33,7 @@ from virt_admit.rule import (
     kinds=(VMI,),
     reads=union(
         clock.READS,
+        {VM: ("spec.template.spec.volumes",)},
         {
             KUBEVIRT: (),
             VMI: ("metadata.name", "metadata.uid", "status.nodeName", "status.phase"),

@@ -7,13 +7,18 @@ server answers every eviction with 429, so a drain of its node, and an upgrade, 
 and restart it, because the change takes effect at the next start.
 """
 
+from typing import Final
+
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, problem_of, rule
+from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, problem_of, rule, union
+
+_ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and restart it."
 
 
 @rule(
     kinds=(VMI,),
-    reads=expand.STRATEGY_READS,
+    reads=union(expand.STRATEGY_READS, changed_disks.DISK_READS),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -31,7 +36,8 @@ def check(vmi: Object, context: Context) -> Findings:
         yield Finding(
             strategy.path,
             f"the VMI cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses every eviction, so a "
-            "drain hangs. Set LiveMigrateIfPossible or None on the VM and restart it.",
+            f"drain hangs. {changed_disks.brief(vmi, context.cluster) or _ACCEPT_DOWNTIME}",
             value=vmis.blocking_reason(vmi),
             problem=problem_of(vmis.blocking_reason(vmi), vmi),
+            command=changed_disks.command(vmi, context.cluster),
         )

@@ -6,13 +6,14 @@ bugs and vulnerabilities, even if both update methods are listed, until an admin
 **Fix.** Set ``evictionStrategy: LiveMigrateIfPossible`` or ``None`` on the VM and restart it. The restart also updates it.
 """
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule, union
 
 
 @rule(
     kinds=(VMI,),
-    reads=expand.STRATEGY_READS,
+    reads=union(expand.STRATEGY_READS, changed_disks.DISK_READS),
     action=Action.AUDIT,
     at_admission=False,
     sources=(
@@ -29,6 +30,7 @@ def check(vmi: Object, context: Context) -> Findings:
         yield Finding(
             outdated.path,
             f"it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses eviction, so it is never "
-            "updated. Set LiveMigrateIfPossible or None, then restart.",
+            f"updated. {changed_disks.brief(vmi, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",
             value=vmis.blocking_reason(vmi),
+            command=changed_disks.command(vmi, context.cluster),
         )

@@ -8,6 +8,7 @@ node. KubeVirt tries again and again. Where the API server refuses the pod, the 
 little and has a higher limit: raise its ratio, or set ``supportContainerResources`` of KubeVirt for ``hotplug-disk``.
 """
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
 from virt_admit.model.messages import advice_of, command_of, ended
@@ -17,7 +18,7 @@ from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, cut
 
 @rule(
     kinds=(VMI,),
-    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, cordoners.READS, {VMI: ()}),
+    reads=union(stuck_starts.READS, quotas.READS, candidates.READS, cordoners.READS, changed_disks.READS, {VMI: ()}),
     action=Action.WARN,
     at_admission=False,
     sources=(

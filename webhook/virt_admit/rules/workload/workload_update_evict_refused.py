@@ -8,6 +8,7 @@ VMs.
 """
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
@@ -16,7 +17,7 @@ from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Context, Finding, Findin
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS),
+    reads=union(vmis.READS, expand.STRATEGY_READS, changed_disks.DISK_READS),
     action=Action.WARN,
     sources=(
         "kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go"
@@ -29,15 +30,16 @@ def check(obj: Object, context: Context) -> Findings:
     if workload_updates.EVICT not in workload_updates.methods(obj):
         return
     refusing = [
-        vmi.full_name
+        vmi
         for vmi, migratable, eviction in workload_updates.evictions(obj, context.cluster)
         if migratable is False and eviction in (Eviction.REFUSED, Eviction.WAITS)
     ]
     if refusing:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"{count(len(refusing), 'VM')} can neither migrate nor be evicted, so never updated: {names(refusing, 30)}. "
-            "Set LiveMigrateIfPossible or None, then restart.",
+            f"{count(len(refusing), 'VM')} can neither migrate nor be evicted, so never updated: "
+            f"{names((vmi.full_name for vmi in refusing), 30)}. "
+            f"{changed_disks.endangered(refusing, context.cluster) or 'Set LiveMigrateIfPossible or None, then restart.'}",
             value=(workload_updates.EVICT, len(refusing)),
         )
     yield from more_may_exist(context.cluster, VMI)

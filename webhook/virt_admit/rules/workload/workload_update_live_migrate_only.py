@@ -8,6 +8,7 @@ if they are outdated. Those that their run strategy starts again are updated, th
 """
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import vmis
@@ -16,7 +17,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS),
+    reads=union(vmis.READS, vmis.OWNER_READS, changed_disks.DISK_READS),
     action=Action.WARN,
     sources=(
         "OpenShift Virtualization, Updates 6.2.1",
@@ -40,6 +41,8 @@ def check(obj: Object, context: Context) -> Findings:
 
 
 def _remedy(cluster: Cluster, skipped: int) -> str:
+    if kept := changed_disks.endangered(workload_updates.not_migratable(cluster), cluster):
+        return kept
     restarting = workload_updates.restarting(cluster)
     if not restarting:
         return "Restart them manually; after Evict none is known to start again."

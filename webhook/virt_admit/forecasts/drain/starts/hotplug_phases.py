@@ -142,7 +142,7 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
     leaves = release is not None and release >= _LEAVES_DETACHING
     ends = "" if leaves else ". KubeVirt does not leave this phase by itself"
     reason = f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
-    unplug = _unplug(vmi, volume)
+    unplug = unattached_volumes.unplug(vmi, volume, cluster)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
     words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
     return _of(reason, words, unplug)
@@ -227,10 +227,6 @@ def _is_old(obj: Object, cluster: Cluster) -> bool:
 
 def _runs(pod: Object) -> bool:
     return not pod.deleted and pod.at("status", "phase").text == "Running"
-
-
-def _unplug(vmi: Object, volume: str) -> str:
-    return shell("virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", "-n", vms.namespace_of(vmi))
 
 
 def _logs_of_launcher(pod: Object | None) -> str:

@@ -11,16 +11,20 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.placement import candidates, pod_starts, quotas
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VMI
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -141,16 +145,47 @@ def _out_of_reach(vmi: Object, volume: str, claim: str, node: str, cluster: Clus
         return None
     if here is None or not found.refusal(here.name, here.labels):
         return None
-    where, there = f"{node} does not reach claim {claim}", "restart it on another node"
+    where, remedy = f"{node} does not reach claim {claim}", "restart it on another node"
+    command = unplug(vmi, volume, cluster)
     if (place := found.place) is not None:
         label = f"{HOSTNAME}={place.label.partition('=')[2]}" if place.is_node else place.label
         where = f"claim {claim} is {place.words} alone"
-        there = f"restart the VM {place.words} (node selector {label})"
-    unplug = shell(
-        "virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", "-n", vms.namespace_of(vmi)
-    )
-    return Problem(
-        f"{where}, and the VM runs on {node}. This does not end by itself",
-        typed(f"{there}, or unplug the volume", unplug),
-        ProblemCause.NOT_REPORTED,
-    )
+        remedy = f"restart the VM {place.words} (node selector {label})"
+        if vmis.owner(vmi, VM.kind):
+            return _elsewhere(vmi, where, label, command, cluster)
+    return _apart(where, vmi, typed(f"{remedy}, or unplug the volume", command))
+
+
+def _elsewhere(vmi: Object, where: str, label: str, unplugs: str, cluster: Cluster) -> Problem:
+    """Return that a VM has to be started where its volume is: a node selector brings it there, a restart alone may not."""
+    key, _, value = label.partition("=")
+    data = {"spec": {"template": {"spec": {"nodeSelector": {key: value}}}}}
+    namespace = vms.namespace_of(vmi)
+    then = f"which takes effect after its restart ({virtctl('restart', vmi.name, namespace)})"
+    ways = f"give the VM node selector {label}, {then}, or unplug the volume ({unplugs})"
+    remedy = typed(ways, merge_patch(VM, vmi.name, namespace, data))
+    return _apart(where, vmi, changed_disks.safe(remedy, vmi, cluster))
+
+
+def _apart(where: str, vmi: Object, remedy: str) -> Problem:
+    node = vmi.at("status", "nodeName").text or ""
+    why = "KubeVirt places a VM without regard to its hotplugged volumes"
+    reason = f"{where}, and the VM runs on {node}: {why}. This does not end by itself"
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+
+
+def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
+    """Return the command that unplugs a volume: also from its VM if that names it, else KubeVirt would plug it in again.
+
+    With ``DeclarativeHotplugVolumes`` alone virt-api refuses to change the VMI of a VM (kubevirt/kubevirt:pkg/virt-api/rest/
+    volumes.go#vmiVolumePatch), and virt-controller follows the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does
+    so without ``--persist`` from 1.8 on.
+    """
+    vm = find(cluster, VM, vms.namespace_of(vmi), vmis.owner(vmi, VM.kind) or "")
+    named = vm is not None and any(each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items())
+    persist = ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
+    namespace = vms.namespace_of(vmi)
+    return shell("virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", *persist, "-n", namespace)
+
+
+_PERSISTS: Final = Version(1, 8)

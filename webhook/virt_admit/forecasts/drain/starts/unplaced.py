@@ -12,15 +12,16 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import missing_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import PVC
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.selectors import integer
 from virt_admit.model.kubevirt.instances import tsc
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import Problem, ProblemCause
@@ -109,7 +110,8 @@ def way(place: VolumePlace, there: Collection[str] = ()) -> str:
 def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that a VMI was given a TSC frequency which the nodes that would take it do not have.
 
-    KubeVirt takes the lowest of all nodes that run virt-handler, also of those on which no VM may run.
+    KubeVirt takes the lowest of all nodes that run virt-handler, also of those on which no VM may run; before 1.0.1 of all
+    nodes that virt-handler has ever labelled (kubevirt/kubevirt#10181, #10433).
     """
     frequency = vmi.at("status", "topologyHints", "tscFrequency").integer
     barred = sorted(name for name, why in refusals.items() if why == f"{_TSC}{frequency}")
@@ -123,12 +125,16 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     )
     lowest = min(own[name] for name in barred)
     suits = all(own[name] == lowest or nodes[name].labels.get(_SCALABLE) == "true" for name in barred)
-    fixed = f"set minimumClusterTSCFrequency of KubeVirt to {lowest}" if lowest and suits else ""
+    fixed = f"set {_MINIMUM} of KubeVirt to {lowest} and {_AGAIN}" if lowest and suits else ""
+    command = _set_minimum(lowest, cluster) if fixed else ""
     if _is_set(frequency, cluster):
         reason = f"{begin}. It is set in KubeVirt (minimumClusterTSCFrequency). {_STAYS}"
-        return Problem(reason, f"{fixed or 'remove that setting'}, {_AGAIN}", _CAUSE)
+        return Problem(reason, typed(fixed or f"remove that setting and {_AGAIN}", command), _CAUSE)
+    by_label = versions.has_release(cluster, Feature.TSC_OF_SCHEDULABLE.since)
     bringing = sorted(
-        name for name, value in own.items() if value == frequency and nodes[name].labels.get(SCHEDULABLE) == "true"
+        name
+        for name, value in own.items()
+        if value == frequency and (not by_label or nodes[name].labels.get(SCHEDULABLE) == "true")
     )
     if not bringing:
         reason = f"{begin}, and no node brings it now. {_STAYS}"
@@ -137,14 +143,29 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     if any(cause.endswith(_MISSING) for cause in why):
         return None  # nodes with that frequency are full
     reason = (
-        f"{begin}. It takes the lowest one of the nodes with virt-handler, that of {names(bringing)}, where this VM cannot "
-        f"run ({names(dict.fromkeys(why))}). {_STAYS}"
+        f"{begin}. It takes the lowest one of the nodes with {'virt-handler' if by_label else 'such a label'}, that of "
+        f"{names(bringing)}, where this VM cannot run ({names(dict.fromkeys(why))}). {_STAYS}"
     )
     if not all(cause.startswith("taint ") for cause in why):
-        return Problem(reason, f"{fixed or 'let it run there'}, {_AGAIN}", _CAUSE)
-    ways = [f"end virt-handler on {names(bringing)} (nodePlacement of its workloads) and label them", fixed]
-    command = shell("kubectl", "label", "nodes", *map(argument, bringing), f"{SCHEDULABLE}=false", "--overwrite")
-    return Problem(reason, typed(f"{', or '.join(filter(None, ways))}, {_AGAIN}", command), _CAUSE)
+        return Problem(reason, typed(fixed or f"let it run there and {_AGAIN}", command), _CAUSE)
+    label = (f"{SCHEDULABLE}=false", "--overwrite") if by_label else (f"{tsc.TSC_FREQUENCY}-",)
+    labelled = shell("kubectl", "label", "nodes", *map(argument, bringing), *label)
+    later = f"update KubeVirt to {Feature.TSC_OF_SCHEDULABLE.since} or later, or remove their label {tsc.TSC_FREQUENCY}"
+    ways = [
+        fixed,
+        f"end virt-handler on {names(bringing)} (nodePlacement of its workloads), then {'label them' if by_label else later}, "
+        f"and {_AGAIN}",
+    ]
+    return Problem(reason, typed("; or ".join(filter(None, ways)), command or labelled), _CAUSE)
+
+
+def _set_minimum(frequency: int, cluster: Cluster) -> str:
+    """Return the command that sets the lowest TSC frequency; empty: HyperConverged writes KubeVirt, and has no such field."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    if found is None or configuration.known_or_none(configuration.hyperconverged, cluster) is not None:
+        return ""
+    data = {"spec": {"configuration": {"developerConfiguration": {"minimumClusterTSCFrequency": frequency}}}}
+    return merge_patch(KUBEVIRT, found.name, found.namespace, data)
 
 
 def _is_set(frequency: int | None, cluster: Cluster) -> bool:
@@ -154,7 +175,8 @@ def _is_set(frequency: int | None, cluster: Cluster) -> bool:
         return False
 
 
-_AGAIN: Final = "then stop and start the VM"
+_AGAIN: Final = "stop and start the VM"
+_MINIMUM: Final = "minimumClusterTSCFrequency (spec.configuration.developerConfiguration)"
 _CAUSE: Final = ProblemCause.NO_TARGET
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import launcher_changes, vm_states_times
+from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import kubectl
@@ -191,9 +191,9 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
 
 def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
     """Return that the scheduler of a VMI ignores the anti-affinity of target pods to their source (kubevirt#18946)."""
-    scheduler = vmi.at("spec", "schedulerName").text or "the scheduler"
-    remedy = f"let kube-scheduler place its target pod: {scheduler} puts it on {node}, where the VM runs"
-    return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS)
+    scheduler = vmi.at("spec", "schedulerName").text or "default-scheduler"
+    why = f"{reason}: {scheduler} puts its target pod on {node}, where the VM runs, against its required anti-affinity"
+    return Problem(why, vm_states_targets.own_node_remedy(vmi, scheduler), ProblemCause.MIGRATION_FAILS)
 
 
 def _pairs(impossible: dict[str, str]) -> str:

@@ -9,13 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import left_pods, vm_states, vm_states_motion, vm_states_targets, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    evacuation_marks,
+    left_pods,
+    vm_states,
+    vm_states_motion,
+    vm_states_targets,
+    vm_states_times,
+)
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, lasting, moment
-from virt_admit.forecasts.placement import running_launchers
-from virt_admit.model import deschedulers
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -23,7 +28,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import migration_limits, versions
-from virt_admit.model.kubevirt.settings.versions import Feature, Gate
+from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, ordinal
 from virt_admit.model.problems import ProblemCause
@@ -57,11 +62,11 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
     if found.state in NO_RULING:
         return None
     case = Case(vmi, found, cluster, ends)
-    result = _RULINGS[found.state](case)
+    result = vm_states_targets.on_its_own_node(vmi, found, cluster) or _RULINGS[found.state](case)
     if found.silent:
         result = _to_silent_node(result, found)
     reason = "; ".join((result.reason, *_of_flags(case)))
-    return result._replace(reason=reason, remedy=result.remedy or _cancel_mark(case))
+    return result._replace(reason=reason, remedy=result.remedy or evacuation_marks.way_to_stay(vmi, found, cluster))
 
 
 def _to_silent_node(ruled: Ruling, found: VmState) -> Ruling:
@@ -77,35 +82,12 @@ def _of_flags(case: Case) -> Iterator[str]:
     if Flag.ARRIVING in found.flags:
         yield f"it arrives from {found.source} in a moment, then has to leave again"
     if Flag.LEFTOVER in found.flags:
-        yield _leftover(case)
+        yield evacuation_marks.words(case.vmi, case.cluster)
     if Flag.TAINTED in found.flags:
         node = case.vmi.at("status", "nodeName").text
         yield f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
     if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
         yield migrations.asked_by(case.found.migration)
-
-
-def _leftover(case: Case) -> str:
-    """Return why a VM moves away from a node that is not drained."""
-    pod = running_launchers.launchers(case.cluster).on_node(case.vmi)
-    strategy = deschedulers.evicted(pod, case.cluster) if pod is not None else ""
-    if strategy:
-        return f"it moves away because a descheduler evicted it ({strategy})"
-    return "it still moves away, as its eviction was asked for, although its node is not cordoned"
-
-
-def _cancel_mark(case: Case) -> str:
-    """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot."""
-    leaves = case.found.state is State.POST_COPY or Flag.LEFTOVER not in case.found.flags
-    command = "" if leaves else evacuate_cancel(case.vmi, case.cluster)
-    return typed("if it is to stay", command) if command else ""
-
-
-def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
-    """Return the command that removes the mark of an evacuation; empty: this release of KubeVirt has none."""
-    if not versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
-        return ""
-    return shell("virtctl", "evacuate-cancel", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
 
 
 # --- each state ----------------------------------------------------------------------------------------------------
@@ -114,7 +96,7 @@ def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
 def _stale_mark(case: Case) -> Ruling:
     left = f"is marked for the evacuation of {case.found.detail}, which it has left"
     reason = f"{left}: every eviction is refused and nothing moves it"
-    remedy = evacuate_cancel(case.vmi, case.cluster) or "remove status.evacuationNodeName of the VMI"
+    remedy = evacuation_marks.evacuate_cancel(case.vmi, case.cluster)
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MARK_LEFT)
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
-from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import network_plugins, unpullable_images
@@ -20,7 +20,7 @@ from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.model.kubernetes.kinds import POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
@@ -42,6 +42,40 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED)
+
+
+def on_its_own_node(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
+    """Return that a migration cannot succeed, as its target pod is on the node of its guest; None: it is elsewhere.
+
+    A target pod has a required anti-affinity against its source pod, which this scheduler ignores (kubevirt/kubevirt#18946;
+    services/rendermanifests.go, PodAntiAffinity by kubernetes.io/hostname). KubeVirt gives such a migration up after 5 minutes.
+    """
+    target, here = _target(found, cluster), vmi.at("status", "nodeName").text
+    if found.state not in _BEFORE_COPY or target is None or not here or target.at("spec", "nodeName").text != here:
+        return None
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    sources = (pod for pod in own if pod.name != target.name and pod.at("spec", "nodeName").text == here)
+    if not any(map(vm_states_motion.lives, sources)):  # the VMI was read later, and the guest has moved there
+        return None
+    name = found.migration.name if found.migration is not None else "its migration"
+    scheduler = vmi.at("spec", "schedulerName").text or "default-scheduler"
+    reason = (
+        f"{name} cannot succeed: its target pod {target.name} is on {here}, where the VM runs. Scheduler {scheduler} put it "
+        "there, against its required anti-affinity to the source pod"
+    )
+    return Ruling(StateEffect.BLOCKS, reason, own_node_remedy(vmi, scheduler), ProblemCause.MIGRATION_FAILS)
+
+
+_BEFORE_COPY: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY, State.PREPARING)
+
+
+def own_node_remedy(vmi: Object, scheduler: str) -> str:
+    """Return what makes a scheduler put the target pod of a VMI on another node, then migrate again."""
+    enable = f"enable the plugin InterPodAffinity in scheduler {scheduler}"
+    if scheduler == "default-scheduler":
+        return f"{enable}, see that the label kubernetes.io/hostname of each node is its own, then migrate again"
+    other = "or remove schedulerName from the VM, which takes effect at its next start"
+    return typed(f"{enable}, {other}; then migrate again", kubectl("edit", VM, vmi.name, vms.namespace_of(vmi)))
 
 
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:

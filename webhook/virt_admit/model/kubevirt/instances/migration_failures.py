@@ -166,6 +166,9 @@ def _transitions(migration: Object) -> Iterator[Field]:
 
 def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
     text = essence(state["failureReason"].text or "")
+    here = state["sourceNode"].text
+    if not text and here and here == state["targetNode"].text:  # kubevirt/kubevirt#18946
+        text = f"its target pod was on {here}, where the VM runs"
     return Failure(_kind(vmi, state, text, cluster), text, state["targetNode"].text or "", name)
 
 

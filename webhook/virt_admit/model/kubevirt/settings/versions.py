@@ -60,8 +60,10 @@ class Feature(enum.Enum):
 
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
+    TSC_OF_SCHEDULABLE = ("the lowest TSC frequency is that of nodes with kubevirt.io/schedulable", Version(1, 0, 1))
     RUNNING_DEPRECATED = ("the field running is deprecated", Version(1, 4))
     PERSISTENT_STATE = ("persistent vTPM and EFI on storage that is not shared can be migrated", Version(1, 4))
+    STATE_MOVES = ("a claim with the persistent state of a VM is moved with its volumes", Version(1, 4, 1))
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
-from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
@@ -203,7 +203,8 @@ def _commands(
         found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
     )
     repairs = commands.of_problems(move.row.problems) if move is not None else ()
-    return tuple(dict.fromkeys((*repairs, *own, *broken)))
+    disks = changed_disks.command(found.obj, cluster)
+    return tuple(dict.fromkeys((*filter(None, (disks,)), *repairs, *own, *broken)))
 
 
 # --- where it is ---------------------------------------------------------------------------------------------------

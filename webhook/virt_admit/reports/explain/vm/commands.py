@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states import left_pods
+from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.model.commands import argument, shell
@@ -17,8 +18,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
-from virt_admit.model.kubevirt.settings import versions
-from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
@@ -36,8 +35,8 @@ _LATER: Final = "; then, "
 def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster) -> Iterator[str]:
     """Yield the commands about a VM that runs."""
     name, where = argument(found.name), ("-n", found.namespace)
-    if _has_mark(state) and versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
-        yield shell("virtctl", "evacuate-cancel", "vmi", name, *where)
+    if _has_mark(state):
+        yield evacuate_cancel(found.obj, cluster)
     for namespace, holder in state.holders[:1]:
         yield shell("virt-admit", "explain", f"vm/{holder}", "-n", namespace)
     if state.state is State.TWO_PODS and state.detail:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.starts import hotplug_phases
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.model.kubernetes import clock
@@ -95,7 +96,7 @@ def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | Non
         return VolumeOfVm(name, kind, claim, None, None, None, f"claim {claim} does not exist")
     modes = tuple(item.text for item in found.at("spec", "accessModes").items() if item.text)
     apart = hotplug_phases.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
-    why, remedy = ((apart.reason,), apart.remedy) if apart is not None else ((), "")
+    why, remedy = ((apart.reason,), changed_disks.safe(apart.remedy, obj, cluster)) if apart is not None else ((), "")
     problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text
     return VolumeOfVm(name, kind, claim, found.at("status", "phase").text, modes, storage_class, problem, remedy)

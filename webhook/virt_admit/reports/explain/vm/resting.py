@@ -21,6 +21,9 @@ from virt_admit.model.messages import cut
 
 _LONGEST: Final = 200
 
+START: Final = "start it"
+"""How the remedy of a VM begins that nothing keeps from starting."""
+
 
 def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     """Return what happens to a VM that is on no node: nothing, and why it does not run."""
@@ -100,7 +103,7 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     stays = f"{because}. {strategy}" if because else f", and {strategy}"
     reason = f"it is not running: its guest {ended} (its VMI is {phase}){stays} does not start it again"
     start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
-    again = "start it; with runStrategy Always KubeVirt would do that"
+    again = f"{START}; with runStrategy Always KubeVirt would do that"
     return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.control import vm_writes
-from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
@@ -39,7 +39,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     """
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
-        yield from _starts(found.vm)
+        yield from _starts(found.vm, cluster)
         refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
@@ -81,14 +81,19 @@ def _error(snapshot: str, namespace: str, cluster: Cluster) -> str:
     return f"{f' since {since}' if since else ''}{f' ({cut(failed, _LONGEST)})' if failed else ''}"
 
 
-def _starts(vm: Object) -> Iterator[str]:
+def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
+    changed = changed_disks.of_either(vm, cluster)
     failed = vm.at("status", "startFailure", "consecutiveFailCount").integer
     if failed:
         again = vm.at("status", "startFailure", "retryAfterTimestamp").text
         why = vm.condition("Failure")["message"].text
         words = f": {cut(why, _LONGEST)}" if why else ""
         yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
-    if vm.condition("RestartRequired")["status"].text == "True":
+    required = vm.condition("RestartRequired")["status"].text == "True"
+    if changed:
+        refused = changed_disks.refusal(vm, cluster) if required else ""
+        yield f"{changed_disks.words(changed)}{f', because nothing is copied: {refused}' if refused else ''}: do not restart it"
+    elif required:
         yield "changes of its template wait for a restart (RestartRequired)"
 
 
@@ -115,8 +120,9 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
         thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
         yield f"its file systems are frozen, so its applications cannot write: {thaw}"
     if vmis.OUTDATED in vmi.labels:
+        restart = "" if changed_disks.of_vmi(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
-        way = f"a migration replaces it: {move}" if migrates else "a migration that completes or a restart replaces it"
+        way = f"a migration replaces it: {move}" if migrates else f"a migration that completes{restart} replaces it"
         yield f"its launcher is older than KubeVirt; {way}"
 
 
@@ -143,7 +149,8 @@ def _moving(vmi: Object) -> Iterator[str]:
     """Yield what a migration under way looks like, because it resembles a fault."""
     state = vmi.at("status", "migrationState")
     target, ended = state["targetNode"].text, state["completed"].boolean or state["endTimestamp"].present
-    if target and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
+    elsewhere = target != vmi.at("status", "nodeName").text
+    if target and elsewhere and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
         yield (
             f"it migrates to {target}: until that ends it has two launcher pods, its volumes are attached to both nodes, and "
             "its PodDisruptionBudget demands both pods"
@@ -161,7 +168,8 @@ def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
         if found := stuck.get(name):
             yield f"volume {name}: {found.reason}. {capital(found.remedy)}"
         else:
-            lasts = "If that lasts, unmount it in the guest, else restart the VM"
+            last = "" if changed_disks.of_vmi(vmi, cluster) else ", else restart the VM"
+            lasts = f"If that lasts, unmount it in the guest{last}"
             yield f"volume {name} is unplugged and not detached yet (phase {phase}). {lasts}"
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.kinds import by_resource
@@ -16,6 +17,7 @@ from virt_admit.reports.columns import table
 from virt_admit.reports.drain.words import state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
+from virt_admit.reports.explain.vm import resting
 from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
 
 UNKNOWN: Final = "cannot be determined"
@@ -98,7 +100,9 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     yield "eviction strategy", _strategy(report)
     yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
     if report.vm.node is None or report.state == STOPPED:
-        later = ", but see below what keeps it from starting" if report.candidates and report.events[0].remedy else ""
+        remedy = report.events[0].remedy
+        kept = report.candidates and remedy and not remedy.startswith(resting.START)
+        later = ", but see below what keeps it from starting" if kept else ""
         yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
         return
     yield "cluster upgrade", _upgrade(report)
@@ -202,8 +206,9 @@ def todo(report: VmReport) -> tuple[str, ...]:
     """
     control = (part.remedy for part in report.control or () if part.healthy is not True)
     found: dict[str, str] = {}
-    now = [event.remedy for event in report.events if report.vm.node_lost or event.event is not VmEvent.LOSS]
-    now += [volume.remedy for volume in report.volumes or ()]
+    now = [volume.remedy for volume in report.volumes or ()]  # what does not work now goes before what would not
+    now += [event.remedy for event in report.events if report.vm.node_lost or event.event is not VmEvent.LOSS]
+    now.sort(key=lambda remedy: not remedy.startswith(changed_disks.DO_NOT))
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
     for remedy in filter(None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)):
         words = remedy.partition(": ")[0].rstrip(".").lower()

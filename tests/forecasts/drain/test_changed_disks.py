@@ -1,0 +1,66 @@
+"""VMs whose next start boots another disk: nothing may restart them."""
+
+import json
+
+import pytest
+
+from tests import builders
+from tests.forecasts.drain.test_vm_states import LAUNCHER, row
+from tests.forecasts.drain.vm_motion import cluster, vmi
+from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model.kubernetes.kinds import VM
+
+OLD = {"name": "root", "persistentVolumeClaim": {"claimName": "old"}}
+REQUIRED = {"type": "RestartRequired", "status": "True"}
+NEW = {"name": "root", "dataVolume": {"name": "new"}}
+
+
+def vm(*volumes, **spec):
+    return builders.vm({"spec": {"domain": {}, "volumes": list(volumes)}}, name="db", runStrategy="Always", **spec)
+
+
+def running(strategy="LiveMigrate"):
+    refused = {"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}
+    return vmi(reported=False, spec={"evictionStrategy": strategy, "volumes": [OLD]}, conditions=[refused])
+
+
+@pytest.mark.parametrize("strategy", ["LiveMigrate", "LiveMigrateIfPossible", "None"])
+def test_no_remedy_of_a_drain_restarts_it(strategy):
+    found = row(cluster(running(strategy), LAUNCHER, vm(NEW)))
+
+    assert found.remedy.startswith("do not restart it, or let a drain shut it down: its next start boots 'new'")
+    assert not any(word in found.remedy for word in ("virtctl", "evictionStrategy"))
+    steps = json.loads(found.remedy.partition("-p '")[2].rstrip("'"))
+    assert steps[1] == {"op": "replace", "path": "/spec/template/spec/volumes/0", "value": OLD}
+    if strategy != "LiveMigrate":
+        assert "its next start boots 'new' instead of 'old'" in found.reason
+
+
+def test_the_same_disks_keep_the_remedy():
+    same = vm({"name": "root", "dataVolume": {"name": "old"}})
+
+    assert "virtctl restart db" in row(cluster(running(), LAUNCHER, same)).remedy
+
+
+def test_a_template_that_no_volume_uses_any_more_needs_an_edit():
+    world = cluster(running(), vm(NEW, dataVolumeTemplates=[{"metadata": {"name": "new"}}]))
+    known = next(iter(world.known(VM)))
+
+    assert changed_disks.command(known, world) == "kubectl edit vm db -n shop"
+
+
+@pytest.mark.parametrize(("text", "kept"), [("wait until it has started", True), ("restart the VM", False)])
+def test_only_what_ends_the_guest_is_replaced(text, kept):
+    world = cluster(running(), vm(NEW))
+
+    assert (changed_disks.safe(text, running(), world) == text) is kept
+
+
+def test_the_cause_of_a_refused_move_is_said():
+    text = "cannot migrate the VM. The volume data is RWO and not included in the migration volumes"
+    stays = vm(NEW, updateVolumesStrategy="Migration", status={"conditions": [REQUIRED | {"message": text}]})
+
+    assert (
+        "(nothing is copied: volume 'data' is ReadWriteOnce and not part of the move"
+        in row(cluster(running(), LAUNCHER, stays)).remedy
+    )

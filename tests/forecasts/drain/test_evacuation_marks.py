@@ -1,0 +1,36 @@
+"""A mark of an eviction that no drain needs any more: what is said first, and how it ends."""
+
+import pytest
+
+from tests.builders import kubevirt
+from tests.forecasts.drain.test_vm_states import BLOCKS, MARKED, row
+from tests.forecasts.drain.vm_motion import cluster, launcher, node, vmi
+
+PINNED = {"nodeSelector": {"zone": "one"}}
+OPEN = node("a")
+
+
+def marked(*objects, **spec):
+    return cluster(vmi(spec=spec, **MARKED), launcher(), *objects)
+
+
+@pytest.mark.parametrize(
+    ("release", "command"), [("v1.7.0", "virtctl evacuate-cancel vmi db -n shop"), ("v1.6.0", "remove")]
+)
+def test_a_vm_that_no_node_takes_keeps_its_selector_and_its_strategy(release, command):
+    found = row(marked(OPEN, kubevirt({}, status={"observedKubeVirtVersion": release}), **PINNED))
+
+    assert found.outcome == BLOCKS
+    assert found.reason.startswith(
+        "it is still marked for eviction (status.evacuationNodeName a), although that node is not"
+    )
+    assert "no other node can take it: node selector zone=one" in found.reason
+    assert command in found.problems[0].command
+    assert not any(word in found.remedy for word in ("label", "selector", "evictionStrategy"))
+
+
+def test_a_drain_that_goes_on_needs_another_node():
+    found = row(marked(**PINNED))
+
+    assert "still marked" not in found.reason
+    assert "remove the node selector" in found.remedy

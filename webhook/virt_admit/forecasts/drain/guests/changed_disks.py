@@ -1,0 +1,233 @@
+"""VMs that name other disks than their running guests use: their next start boots another disk, or an empty one.
+
+Whatever restarts such a VM, or lets a drain shut it down, loses what the guest has written. So no remedy may do that before
+the VM names the claims of its guest again. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go
+#handleVolumeUpdateRequest (RestartRequired with the error of the validation), #startVMI;
+pkg/virt-controller/watch/volume-migration/volume-migration.go#ValidateVolumes, #ValidateVolumesUpdateMigration (the claim of
+the persistent state is left out since v1.4.1, kubevirt/kubevirt#13621); pkg/storage/backend-storage (name of that claim).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, json_patch, typed
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.model.messages import cut
+
+DISK_READS: Final[Reads] = {
+    VM: ("spec.template.spec.volumes", "spec.dataVolumeTemplates"),
+    VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase"),
+}
+"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read."""
+
+READS: Final[Reads] = {
+    VM: (
+        *(
+            "spec.template.spec.domain",
+            "spec.template.spec.volumes",
+            "spec.updateVolumesStrategy",
+            "spec.dataVolumeTemplates",
+        ),
+        *(*CONDITIONS, "status.conditions.message", "status.volumeUpdateState"),
+    ),
+    VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase", *CONDITIONS),
+    KUBEVIRT: (),
+}
+"""The fields that the module reads."""
+
+
+class ChangedDisk(NamedTuple):
+    """A volume for which a VM names another claim than its running VMI."""
+
+    named: Field
+    """The name of the claim in the VM: the next start uses it."""
+    used: str
+    """The claim to which the guest writes now."""
+    volume: Field
+    """The volume in the VM."""
+    running: Field
+    """The volume in the VMI."""
+
+
+def of_vm(vm: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
+    """Return the volumes for which a VM names other claims than its running VMI.
+
+    Raises:
+        Unseen: its VMI cannot be read.
+    """
+    vmi = cluster.get(VMI, vms.namespace_of(vm), vm.name)
+    return tuple(_differing(vm, vmi)) if vmi is not None else ()
+
+
+def of_vmi(vmi: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
+    """Return the volumes for which the VM of a VMI names other claims; empty also where its VM cannot be read."""
+    try:
+        vm = vmis.owner_vm(vmi, cluster)
+    except Unseen:
+        return ()
+    return tuple(_differing(vm, vmi)) if vm is not None else ()
+
+
+def of_either(obj: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
+    """Return the same for a VM or a VMI; empty also where the other one cannot be read, and for all other kinds."""
+    if kinds.of(obj) is VMI:
+        return of_vmi(obj, cluster)
+    try:
+        return of_vm(obj, cluster) if kinds.of(obj) is VM else ()
+    except Unseen:
+        return ()
+
+
+def _differing(vm: Object, vmi: Object) -> Iterator[ChangedDisk]:
+    if vmi.deleted or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        return
+    if (vmis.owner(vmi, "VirtualMachine") or vm.name) != vm.name:
+        return
+    running = {volume["name"].text: volume for volume in vmi.at("spec", "volumes").items()}
+    for volume in vms.vmi_spec(vm)["volumes"].items():
+        own = running.get(volume["name"].text)
+        named, used = _claim(volume), _claim(own).text if own is not None else None
+        if own is not None and named.text and used and named.text != used:
+            yield ChangedDisk(named, used, volume, own)
+
+
+def _claim(volume: Field) -> Field:
+    """Return the name of a volume's claim. A data volume has the name of its claim."""
+    return next((volume[kind][name] for kind, name in _CLAIMS if volume[kind].is_map), volume["persistentVolumeClaim"])
+
+
+_CLAIMS: Final = (("persistentVolumeClaim", "claimName"), ("dataVolume", "name"))
+
+
+# --- why nothing is copied ------------------------------------------------------------------------------------------
+
+
+def why_not_copied(vm: Object, vmi: Object, cluster: Cluster) -> str | None:
+    """Return why KubeVirt does not copy the disks of a VMI to those that its VM names; None: it does, or does so next.
+
+    Raises:
+        Unseen: that rests on the status of the VM or on KubeVirt's roll-out strategy, which cannot be read.
+    """
+    if vmi.condition("VolumesChange")["status"].text == "True":
+        return None
+    stored = vm if vm["status"].present else cluster.get(VM, vms.namespace_of(vm), vm.name)
+    if stored is not None and stored.at("status", "volumeUpdateState", "volumeMigrationState").present:
+        return None
+    if vms.vm_spec(vm)["updateVolumesStrategy"].text != "Migration":
+        return "updateVolumesStrategy is not Migration"
+    if stored is not None and migrations.condition_is_true(stored, "RestartRequired"):
+        return refusal(stored, cluster) or "it has RestartRequired"
+    kubevirt = configuration.kubevirt(cluster)
+    staged = kubevirt is not None and kubevirt.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
+    return "vmRolloutStrategy is Stage" if staged else None
+
+
+def refusal(vm: Object, cluster: Cluster) -> str:
+    """Return why KubeVirt refuses the copy that a VM asks for, by its condition RestartRequired; empty: it does not say."""
+    said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
+    kept = _KEPT.search(said)
+    if kept is None:
+        return f"KubeVirt says: {cut(said, _LONGEST)}" if said else ""
+    if not kept[1].startswith(_STATE):
+        return f"volume {show(kept[1])} is ReadWriteOnce and not part of the move, so KubeVirt refuses it"
+    since = Feature.STATE_MOVES.since
+    moves = (
+        "and not part of the move" if versions.has_release(cluster, since) else f"which KubeVirt moves from {since} on"
+    )
+    return f"claim {show(kept[1])} with its {_state(vm)} is ReadWriteOnce, {moves}"
+
+
+def _state(vm: Object) -> str:
+    """Return what the claim of the persistent state of a VM holds."""
+    domain = vms.vmi_spec(vm)["domain"]
+    tpm = domain["devices"]["tpm"]["persistent"].boolean is True
+    efi = domain["firmware"]["bootloader"]["efi"]["persistent"].boolean is True
+    return f"persistent {'TPM' if tpm and not efi else 'EFI' if efi and not tpm else 'TPM and EFI'} state"
+
+
+_KEPT: Final = re.compile(r"[Tt]he volume (\S{1,253}) is RWO and not included")
+_STATE: Final = "persistent-state-for-"
+_LONGEST: Final = 120
+
+
+DO_NOT: Final = "do not restart"
+"""What the remedy begins with, which goes before all others."""
+
+# --- what to say ---------------------------------------------------------------------------------------------------
+
+
+def words(changed: tuple[ChangedDisk, ...]) -> str:
+    """Return what the next start does: ``its next start boots 'b' instead of 'a'``; empty: the same disks."""
+    return f"its next start boots {show(changed[0].named.text)} instead of {show(changed[0].used)}" if changed else ""
+
+
+def brief(obj: Object, cluster: Cluster) -> str:
+    """Return the remedy for a message that has little room, as a sentence; empty: none is needed."""
+    changed = of_either(obj, cluster)
+    return f"Do not restart it before the VM names claim {show(changed[0].used)} of its guest again." if changed else ""
+
+
+def endangered(running: Iterable[Object], cluster: Cluster) -> str:
+    """Return the same for several VMIs, about the first of them with other disks; empty: none has them."""
+    first = next((vmi.full_name for vmi in running if of_vmi(vmi, cluster)), "")
+    return f"Keep {cut(first, _NAME)} running: it would boot another disk." if first else ""
+
+
+_NAME: Final = 25
+
+
+def remedy(obj: Object, cluster: Cluster) -> str:
+    """Return the only remedy that a VM or a VMI with other disks may get, with its command; empty: it has none."""
+    changed = of_either(obj, cluster)
+    if not changed:
+        return ""
+    vm = obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster)
+    refused = vm is not None and migrations.condition_is_true(vm, "RestartRequired") and refusal(vm, cluster)
+    why = f" (nothing is copied: {refused})" if refused else ""
+    advice = (
+        f"{DO_NOT} it, or let a drain shut it down: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
+    )
+    return typed(advice, command(obj, cluster))
+
+
+def safe(other: str, obj: Object, cluster: Cluster) -> str:
+    """Return another remedy about a VM or a VMI, but ``remedy`` instead where that would start it with other disks."""
+    return (_RESTARTS.search(other) and remedy(obj, cluster)) or other
+
+
+_RESTARTS: Final = re.compile(
+    r"\b(?:restart|Evict|evictionStrategy|LiveMigrateIfPossible|shut the guest down|virtctl (?:stop|start)|"
+    r"stop (?:it|the VM)\b)"
+)
+"""What ends the guest, now or with a drain."""
+
+
+def command(obj: Object, cluster: Cluster) -> str:
+    """Return the command with which the VM of an object names the disks of its guest again; empty: it names them."""
+    changed = of_either(obj, cluster)
+    vm = (obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster)) if changed else None
+    if vm is None:
+        return ""
+    templates = {item["metadata"]["name"].text for item in vms.vm_spec(vm)["dataVolumeTemplates"].items()}
+    if any(each.named.text in templates for each in changed):  # KubeVirt refuses a template that no volume uses
+        return about("edit", vm, VM)
+    steps = [step for each in changed for step in _steps(each)]
+    return json_patch(VM, vm.name, vms.namespace_of(vm), steps)
+
+
+def _steps(changed: ChangedDisk) -> tuple[Patch, Patch]:
+    """Return the changes that give a VM the volume of its VMI back, if that is still the volume at this index."""
+    path = changed.volume.path
+    return Patch("test", path / "name", changed.volume["name"].text), Patch("replace", path, changed.running.value)

@@ -1,0 +1,81 @@
+"""The mark of an accepted eviction, ``status.evacuationNodeName``: KubeVirt makes migrations as long as it stands.
+
+Nothing takes it back when a drain is given up and its node is uncordoned, so migrations that fail or are deleted are made
+again. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go; issues #5177, #9585;
+pkg/virt-api/rest/evacuate_cancel.go (removes it by a JSON patch of the VMI, which has no subresource for its status);
+pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go (restricts only updates of spec and labels).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
+from virt_admit.forecasts.placement import running_launchers
+from virt_admit.model import deschedulers
+from virt_admit.model.commands import argument, json_patch, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.model.problems import Problem, ProblemCause
+
+
+def words(vmi: Object, cluster: Cluster) -> str:
+    """Return why a VM moves away from a node that is not drained."""
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    strategy = deschedulers.evicted(pod, cluster) if pod is not None else ""
+    if strategy:
+        return f"it moves away because a descheduler evicted it ({strategy})"
+    return (
+        f"{_STILL} (status.evacuationNodeName {vmi.at('status', 'nodeName').text}), although that node is not cordoned: "
+        "KubeVirt makes a new migration after each that fails or is deleted"
+    )
+
+
+_STILL: Final = "it is still marked for eviction"
+
+
+def is_left_over(found: VmState) -> bool:
+    """Whether a VM is marked for eviction, although its node is not drained, and can still stay there."""
+    return Flag.LEFTOVER in found.flags and found.state is not State.POST_COPY
+
+
+def way_to_stay(vmi: Object, found: VmState, cluster: Cluster) -> str:
+    """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot."""
+    return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if is_left_over(found) else ""
+
+
+def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
+    """Return the command that removes the mark of an evacuation."""
+    if versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
+        return shell("virtctl", "evacuate-cancel", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
+    mark = Path("status", "evacuationNodeName")
+    steps = (Patch("test", mark, vmi.at(*mark).text), Patch("remove", mark))
+    return json_patch(VMI, vmi.name, vms.namespace_of(vmi), steps)
+
+
+def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, cluster: Cluster) -> tuple[Problem, str]:
+    """Return the problem of a VMI that migrates, and its longer reason: a mark that no drain needs comes before its cause.
+
+    Without the mark no other node has to take the VMI, so no change of the VM or of a node is needed. A descheduler would
+    evict it again, so there the cause stays.
+    """
+    mark = words(vmi, cluster) if is_left_over(found) else ""
+    if not mark.startswith(_STILL):
+        return problem, reason
+    rest = (reason or problem.reason).replace(f"; {mark}", "")
+    if problem.cause not in _OF_TARGETS:
+        return problem, f"{mark}. {rest}"
+    command = evacuate_cancel(vmi, cluster)
+    remedy = typed("if it is to stay, remove the mark, after which KubeVirt makes no more migrations", command)
+    return problem._replace(remedy=remedy, command=command), f"{mark}. {rest}"
+
+
+_OF_TARGETS: Final = frozenset(
+    (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET, ProblemCause.HOST_MODEL)
+)
+"""No node takes it, which is no fault as long as it stays."""
