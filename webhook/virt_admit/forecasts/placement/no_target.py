@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, headroom, pod_networks, pod_starts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components import missing_networks, node_drivers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
@@ -54,6 +54,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     refusals = kubevirt_refusals(target, cluster)
     if refusals is None:
         return None
+    if network := missing_networks.of_fault(target.pod.fault):
+        return missing_networks.problem(network, "target pod" if moves else "pod")
     otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
     if not refusals:
         runs_kubevirt = any(SCHEDULABLE in node.labels for node in candidates.scheduler(cluster).state.nodes.values())

@@ -336,7 +336,7 @@ class FilterPipeline:
         """Return the claims of a pod, why no node can take it because of them, and what could not be read."""
         claims: list[Claim] = []
         unseen: list[str] = []
-        fault = ""
+        fault = pod.fault
         for name in pod.claims:
             try:
                 claim = self.volumes.claim(pod.namespace, name)

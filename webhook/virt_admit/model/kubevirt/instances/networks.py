@@ -37,6 +37,22 @@ def secondary(obj: Object) -> Iterator[Field]:
             yield name
 
 
+def missing(obj: Object, cluster: Cluster) -> str:
+    """Return the full name of a NetworkAttachmentDefinition that a VM names and that certainly does not exist; else empty.
+
+    KubeVirt makes no launcher pod then (kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource), and where its
+    feature gate ExternalNetResourceInjection is on, Multus gives the pod no network, so that it does not start.
+    """
+    for name in secondary(obj):
+        try:
+            definition = _definition(obj, name, cluster)
+        except Unseen:
+            continue  # whoever asks where a VM can go hears of it by ``node_labels``
+        if definition is None:
+            return "/".join(full_name(obj, name))
+    return ""
+
+
 def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     """Return the IPAM plugin of a network; empty if it has none or does not exist.
 
@@ -54,9 +70,14 @@ def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     return next((found for plugin in plugins if (found := plugin["ipam"]["type"].text)), "")
 
 
-def _definition(obj: Object, name: Field, cluster: Cluster) -> Object | None:
+def full_name(obj: Object, name: Field) -> tuple[str, str]:
+    """Return the namespace and the name of the NetworkAttachmentDefinition that a VM names."""
     namespace, _, own = (name.text or "").rpartition("/")
-    return cluster.get(NAD, namespace or vms.namespace_of(obj), own)
+    return namespace or vms.namespace_of(obj), own
+
+
+def _definition(obj: Object, name: Field, cluster: Cluster) -> Object | None:
+    return cluster.get(NAD, *full_name(obj, name))
 
 
 class NodeLabel(NamedTuple):
