@@ -148,7 +148,9 @@ class FilterPipeline:
 
     @staticmethod
     def _may_run(pod: Pod, claims: Sequence[Claim], node: Node) -> bool:
-        if any(label_causes(pod, node, moment=False)) or any(claim.refusal(node.name, node.labels) for claim in claims):
+        if any(label_causes(pod, node, moment=False)) or any(
+            claim.refusal(node.name, node.labels, moment=False) for claim in claims
+        ):
             return False
         return node.allocatable is None or not any(missing({PODS: 1, **pod.requests}, node.allocatable))
 
@@ -169,7 +171,7 @@ class FilterPipeline:
         return found
 
     def _out_of_reach(self, claim: Claim) -> frozenset[str]:
-        key = claim.node_affinity, claim.zones
+        key = claim.node_affinity, claim.zones, claim.free
         found = self._reach.get(key)
         if found is None:
             if self._before is not None:

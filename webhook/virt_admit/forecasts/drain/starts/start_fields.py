@@ -13,6 +13,8 @@ from virt_admit.model.kubernetes.kinds import (
     CLUSTER_INSTANCETYPE,
     CLUSTER_PREFERENCE,
     CONTROLLER_REVISION,
+    CSI_CAPACITY,
+    CSI_DRIVER,
     CSI_NODE,
     DAEMON_SET,
     DATA_SOURCE,
@@ -159,6 +161,7 @@ READS: Final[Reads] = {
         "status.initContainerStatuses.state.waiting",
         "status.message",
         "status.phase",
+        "status.podIP",
         "status.reason",
         "status.resources.requests",
     ),
@@ -167,6 +170,7 @@ READS: Final[Reads] = {
         "metadata.labels",
     ),
     PVC: (
+        "metadata.annotations.volume.kubernetes.io/selected-node",
         "metadata.creationTimestamp",
         "metadata.uid",
         "spec.accessModes",
@@ -185,6 +189,7 @@ READS: Final[Reads] = {
     PV: (
         "metadata.labels",
         "spec.capacity.storage",
+        "spec.claimRef.uid",
         "spec.csi.driver",
         "spec.csi.volumeHandle",
         "spec.nodeAffinity",
@@ -192,6 +197,8 @@ READS: Final[Reads] = {
         "status.phase",
     ),
     STORAGE_CLASS: (),
+    CSI_DRIVER: ("spec.storageCapacity",),
+    CSI_CAPACITY: ("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
     CSI_NODE: (
         "spec.drivers.allocatable",
         "spec.drivers.name",

@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.states import stuck_starts, vm_states
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, migrations
@@ -36,6 +37,7 @@ READS: Final[Reads] = union(
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
+    {POD: ("status.podIP",)},
 )
 
 
