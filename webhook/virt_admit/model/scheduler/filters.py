@@ -330,7 +330,11 @@ class FilterPipeline:
         if node.allocatable is None:
             return ()
         lacking = sorted(missing({PODS: 1, **requests}, self.state.free(node)))
-        return [f"{name}: {show(name, lack)} missing" for name, lack in lacking]
+        # a node may report fewer devices than its pods use: what is missing for this pod is what it asks for
+        return [
+            f"{name}: {show(name, min(lack, requests[name]) if '/' in name else lack)} missing"
+            for name, lack in lacking
+        ]
 
     # --- volumes
 

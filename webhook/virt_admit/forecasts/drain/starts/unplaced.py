@@ -93,8 +93,8 @@ def _storage(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
 
 _ENDS_WITH_STORAGE: Final = "It starts by itself once the driver reports enough"
 _WRONG_CAPACITY: Final = (
-    "if these nodes have free storage (a driver may not count what is left in a thin pool), update {0} and set storageCapacity: "
-    "false in its CSIDriver until then"
+    "if these nodes have free storage (a driver may not count what is left in a thin pool), update {0} and set "
+    "storageCapacity: false in its CSIDriver until then"
 )
 """openebs/lvm-localpv issues 458 and 463: the driver looked at the volume group alone."""
 

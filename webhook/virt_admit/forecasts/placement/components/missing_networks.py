@@ -40,10 +40,10 @@ def _way(network: str) -> str:
     return typed(f"create {NAD.kind} {network} again, as it was", listed)
 
 
-def remedy(fault: str) -> str:
-    """Return what ends the fault of a pod; empty: it names no network."""
+def makes_room(fault: str) -> str:
+    """Return what lets a pod start that no node takes: its network, if that is its fault, else more room."""
     network = of_fault(fault)
-    return _way(network) if network else ""
+    return _way(network) if network else "free room or add a node"
 
 
 def of_start(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -47,7 +47,7 @@ def missing(obj: Object, cluster: Cluster) -> str:
         try:
             definition = _definition(obj, name, cluster)
         except Unseen:
-            continue  # whoever asks where a VM can go hears of it by ``node_labels``
+            continue  # ``node_labels`` yields it
         if definition is None:
             return "/".join(full_name(obj, name))
     return ""
