@@ -93,6 +93,7 @@ READS: Final[Reads] = {
         "spec",
         "spec.domain",
         "spec.evictionStrategy",
+        "spec.networks",
         "status",
         "status.conditions.message",
         "status.conditions.reason",
@@ -122,6 +123,9 @@ READS: Final[Reads] = {
         "status.conditions.type",
     ),
     POD: (
+        "metadata.annotations.k8s.v1.cni.cncf.io/network-status",
+        "metadata.annotations.k8s.v1.cni.cncf.io/networks",
+        "metadata.annotations.k8s.v1.cni.cncf.io/networks-status",
         "metadata.creationTimestamp",
         "metadata.labels",
         "metadata.ownerReferences",
