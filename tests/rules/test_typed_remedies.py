@@ -55,7 +55,10 @@ def changes_nothing(row, obj, cluster):
     words = shlex.split(command(row))
     if "--type=merge" not in words:
         return False
-    wanted = json.loads(words[-1])["spec"]["template"]["spec"]["evictionStrategy"]
+    patch = json.loads(words[-1])
+    if "spec" not in patch:  # of another object
+        return False
+    wanted = patch["spec"]["template"]["spec"]["evictionStrategy"]
     return wanted == expand.strategy(obj, cluster).value
 
 

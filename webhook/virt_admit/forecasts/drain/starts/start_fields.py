@@ -272,6 +272,7 @@ READS: Final[Reads] = {
     RESOURCE_QUOTA: ("spec",),
     DATA_VOLUME: (
         "metadata.creationTimestamp",
+        "metadata.name",
         "spec.source.pvc",
         "status.claimName",
         "status.conditions.message",

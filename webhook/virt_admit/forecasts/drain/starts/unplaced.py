@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import missing_devices
+from virt_admit.forecasts.drain.starts import missing_devices, scattered_disks
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -27,7 +27,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import Claim, VolumePlace
 
-READS: Final[Reads] = union(candidates.READS, missing_devices.READS, tsc.READS)
+READS: Final[Reads] = union(candidates.READS, missing_devices.READS, scattered_disks.READS, tsc.READS)
 
 _VOLUME: Final = "volume of claim "
 _TSC: Final = "TSC frequency "
@@ -118,15 +118,19 @@ def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
     barred = {name: why for name, why in refusals.items() if all(map(_is_of_volume, why.split("; ")))}
     if not barred:
         return None
-    claims = dict.fromkeys(cause.split()[3] for why in barred.values() for cause in why.split("; "))
+    claims = sorted({cause.split()[3] for why in barred.values() for cause in why.split("; ")})
     places = {claim: found for claim in claims if (found := _place(target.pod.namespace, claim, cluster)) is not None}
     if not places:
         return None
     said = [f"its claim {claim} is {place.words} alone" for claim, place in places.items()]
     command = kubectl("describe", PVC, next(iter(places)), target.pod.namespace)
     if len(set(places.values())) > 1 and len(barred) == len(refusals):
-        reason = f"no node reaches all of its disks: {names(said)}. {_STAYS}"
-        return Problem(reason, typed("move these disks to one place", command), ProblemCause.NO_TARGET)
+        apart = scattered_disks.cause(target.pod.namespace, list(places), cluster)
+        why = f". {apart.why}" if apart.why else ""
+        reason = f"no node reaches all of its disks: {names(said)}{why}. {_STAYS}"
+        return Problem(
+            reason, scattered_disks.remedy(target.pod.namespace, places, apart, cluster), ProblemCause.NO_TARGET
+        )
     place = next(iter(places.values()))
     there = {name: why for name, why in refusals.items() if name not in barred}
     cause = f" ({names(f'{name}: {why}' for name, why in sorted(there.items()))})" if there else ""

@@ -65,7 +65,7 @@ def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     node = pod.at("spec", "nodeName").text or ""
     reason = f"its new pod may get no secondary network, as pod {pod.full_name} on {node}: Multus was not called for it"
-    return Problem(f"{reason}{_why(cluster)}", _remedy(node, cluster), ProblemCause.NO_TARGET)
+    return Problem(f"{reason}{_why(cluster)}", _remedy(node, cluster))
 
 
 def _is_without(pod: Object) -> bool:
