@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import network_reach, running_launchers, scheduler_reads
-from virt_admit.forecasts.placement.components import missing_networks
 from virt_admit.forecasts.placement.network_reach import NetworkReach
 from virt_admit.forecasts.placement.running_launchers import launchers
 from virt_admit.model.kubernetes.cluster import (
@@ -27,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAMESPACE, NODE, POD, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand as effective_module
+from virt_admit.model.kubevirt.instances import networks as instance_networks
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
@@ -283,7 +283,7 @@ def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
     """Return what a VMI needs of its next node, as the target pod of a migration or as a fresh pod."""
     networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
     pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
-    if fault := missing_networks.fault(vmi, cluster):
+    if fault := instance_networks.fault(vmi, cluster):
         pod = replace(pod, fault=fault)
     unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
     attached = tuple(launcher_pod.attached_claims(vmi["spec"]))

@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, PVC
 from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.instances import networks, vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
@@ -54,7 +54,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     refusals = kubevirt_refusals(target, cluster)
     if refusals is None:
         return None
-    if network := missing_networks.of_fault(target.pod.fault):
+    if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
     otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
     if not refusals:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.placement.components import driver_daemons, unreported_devices
+from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -26,7 +26,6 @@ READS: Final[Reads] = union(
     cordoners.READS,
     fence_taints.READS,
     kured.READS,
-    unreported_devices.READS,
     virt_handlers.READS,
 )
 
@@ -37,7 +36,6 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _without_certificate(node, cluster)
     yield from _cordoned(node, cluster)
     yield from _takes_no_vm(node, cluster)
-    yield from filter(None, (unreported_devices.note(node.name, cluster),))
     yield from driver_daemons.stale(node, cluster)
     yield from _not_rebooted(node, cluster)
     yield from _still_fenced(node, cluster)

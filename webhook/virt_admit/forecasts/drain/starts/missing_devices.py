@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.starts import unreported_devices
+from virt_admit.forecasts.drain.starts.unreported_devices import HARVESTER, OF_KUBEVIRT, UnreportedDevice
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.components import unreported_devices
-from virt_admit.forecasts.placement.components.unreported_devices import HARVESTER, OF_KUBEVIRT, UnreportedDevice
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster

@@ -5,8 +5,6 @@ The guest runs on without its NetworkAttachmentDefinition, so the loss shows at 
 
 from __future__ import annotations
 
-from typing import Final
-
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAD
@@ -14,24 +12,10 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import networks
 from virt_admit.model.problems import Problem, ProblemCause
 
-_LOST: Final = " does not exist"
-
-
-def fault(vmi: Object, cluster: Cluster) -> str:
-    """Return why no node takes a new pod of a VMI, if a network of it does not exist; else empty."""
-    network = networks.missing(vmi, cluster)
-    return f"{NAD.kind} {network}{_LOST}" if network else ""
-
-
-def of_fault(said: str) -> str:
-    """Return the network that ``fault`` names; empty: it names none."""
-    begin = f"{NAD.kind} "
-    return said.removeprefix(begin).removesuffix(_LOST) if said.startswith(begin) and said.endswith(_LOST) else ""
-
 
 def problem(network: str, pod: str) -> Problem:
     """Return that a VM gets no new pod without its network, and what ends it. ``pod``: what it is called."""
-    reason = f"no {pod} of it can be made: its network, {NAD.kind} {network},{_LOST}"
+    reason = f"no {pod} of it can be made: its network, {NAD.kind} {network}, does not exist"
     return Problem(reason, _way(network), ProblemCause.NETWORK_MISSING)
 
 
@@ -42,7 +26,7 @@ def _way(network: str) -> str:
 
 def makes_room(fault: str) -> str:
     """Return what lets a pod start that no node takes: its network, if that is its fault, else more room."""
-    network = of_fault(fault)
+    network = networks.of_fault(fault)
     return _way(network) if network else "free room or add a node"
 
 

@@ -53,6 +53,21 @@ def missing(obj: Object, cluster: Cluster) -> str:
     return ""
 
 
+_LOST: Final = " does not exist"
+
+
+def fault(obj: Object, cluster: Cluster) -> str:
+    """Return why no node takes a new pod of a VM, if a network that it names does not exist; else empty."""
+    network = missing(obj, cluster)
+    return f"{NAD.kind} {network}{_LOST}" if network else ""
+
+
+def of_fault(said: str) -> str:
+    """Return the network that ``fault`` names; empty: it names none."""
+    begin = f"{NAD.kind} "
+    return said.removeprefix(begin).removesuffix(_LOST) if said.startswith(begin) and said.endswith(_LOST) else ""
+
+
 def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     """Return the IPAM plugin of a network; empty if it has none or does not exist.
 
