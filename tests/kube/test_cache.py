@@ -85,7 +85,7 @@ def test_what_nobody_reads_is_not_kept():
     hco = {"metadata": {"name": "x", "namespace": "y", **metadata}, "spec": {}}
     cluster = ClusterCache([store(PVC, claim("a", **metadata)), store(HCO, hco)])
 
-    assert cluster.get(PVC, "shop", "a").data["metadata"] == {"name": "a", "namespace": "shop"}
+    assert cluster.get(PVC, "shop", "a").data["metadata"] == {"name": "a", "namespace": "shop", "annotations": {}}
     assert cluster.get(PVC, "shop", "a").data["spec"] == {"accessModes": ["ReadWriteMany"], "storageClassName": "fast"}
     assert cluster.get(HCO, "y", "x").data["metadata"] == {"name": "x", "namespace": "y", "annotations": {"mine": "1"}}
     assert "managedFields" in hco["metadata"]

@@ -32,7 +32,7 @@ def sweep(api, tmp_path):
 
 
 def test_a_sweep_brings_home_what_is_judged_and_what_is_looked_up(api, sweep):
-    api.install(PVC, *(obj(f"disk-{i:03}", "shop", spec={"resources": {}}) for i in range(700)))
+    api.install(PVC, *(obj(f"disk-{i:03}", "shop", spec={"dataSource": {}}) for i in range(700)))
     api.put(NODE, obj("one", status={"nodeInfo": {"kubeletVersion": "v1"}}))
     seen = []
 

@@ -26,6 +26,7 @@ from virt_admit.kube.field_filter import lookup_namespace, retained_fields
 from virt_admit.kube.informers import LiveCluster
 from virt_admit.model.kubernetes.kinds import NODE, PVC, VM, Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.scheduler import volumes
 from virt_admit.rule import Action, Finding, InvalidRule, Rule, rule
 from virt_admit.rules import Rules, declared, load_rules, problems
 
@@ -83,7 +84,7 @@ def test_a_looked_up_kind_is_in_the_roles(roles: Any) -> None:
 
 
 def test_a_looked_up_field_is_retained_next_to_those_of_other_rules() -> None:
-    of_rules = {"spec.accessModes", "spec.storageClassName", "spec.volumeName"}
+    of_rules = set(volumes.READS[PVC])
     assert set(retained_fields(RULES)[PVC].paths) == {*of_rules, "status.phase"}
     assert lookup_namespace(SCHEDULER, RULES) == ""
 

@@ -55,8 +55,8 @@ def changes_nothing(row, obj, cluster):
     words = shlex.split(command(row))
     if "--type=merge" not in words:
         return False
-    template = json.loads(words[-1])["spec"].get("template")
-    if template is None:  # a setting of the cluster
+    template = json.loads(words[-1]).get("spec", {}).get("template")
+    if template is None:  # a setting of the cluster, or of another object
         return False
     return template["spec"]["evictionStrategy"] == expand.strategy(obj, cluster).value
 

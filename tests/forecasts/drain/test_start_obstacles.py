@@ -7,7 +7,7 @@ from tests.healthy.machines import storage_class
 from tests.healthy.parts import ago, namespaces, obj, pod
 from tests.incidents.machines import event, find, guest
 from tests.incidents.starts import CALLED, GPU, gpu, importing, pending, policy_engine, refused, starting, with_gpu
-from virt_admit.forecasts.drain.starts import start_obstacles
+from virt_admit.forecasts.drain.starts import start_obstacles, unreported_devices
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -61,6 +61,31 @@ def test_devices_in_use_are_not_called_absent():
 
     assert found.reason == f"all 1 of {GPU} on w1 are in use by VM vms/render"
     assert found.remedy == "stop one of these VMs, or add a node that has such a device"
+
+
+@pytest.mark.parametrize(
+    ("external", "plugin", "restarted"),
+    [(False, "virt-handler", "virt-handler-x"), (True, "the device plugin", "nvidia-device-plugin-y")],
+)
+def test_a_node_that_reports_less_than_its_pods_use_has_lost_its_device_plugin(external, plugin, restarted):
+    items = gpu("0", external=external) + starting("cad", "Scheduling", **with_gpu()) + namespaces("devices")
+    items += [*guest("render", "w1", **with_gpu()), pod("nvidia-device-plugin-y", "devices", "w1", {}, None)]
+    found = stuck(items, "cad")
+
+    lost = f"w1 offers 0 of {GPU}, of which VM vms/render uses 1: {plugin} there no longer reports them"
+    assert found.reason == lost
+    assert found.remedy.startswith(f"restart {restarted}")
+    assert "kubectl delete pod" in found.remedy
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
+    assert lost in unreported_devices.note("w1", cluster)
+    assert unreported_devices.note("w2", cluster) == ""
+
+
+def test_a_node_that_never_had_a_device_is_not_to_blame():
+    asked = with_gpu() | {"spec": {}}
+    found = stuck(gpu("0", external=False) + starting("cad", "Scheduling", **asked), "cad")
+
+    assert found.reason == f"w1 offers 0 of {GPU} (its device plugin offers none)"
 
 
 def test_a_vm_that_needs_more_devices_than_a_node_has():

@@ -5,6 +5,7 @@ import pytest
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
+from tests.healthy.parts import obj
 from tests.incidents.machines import find
 from tests.incidents.starts import starting
 
@@ -196,3 +197,55 @@ def test_a_taint_of_every_node():
     tainted("dedicated", *WORKERS)(items)
 
     assert waiting(items).remedy == "remove the taint from one of the nodes, or let the VM tolerate it"
+
+
+# --- disks on different nodes --------------------------------------------------------------------------------------
+
+
+def on_node(name, node):
+    """Return a claim of a class, bound to a volume of one node."""
+    return claim(name, modes=("ReadWriteOnce",), affinity={"kubernetes.io/hostname": node}, storage_class="local")
+
+
+def apart(mode, *more):
+    """Return what keeps a VM from starting whose two disks are on different nodes."""
+    own = [each for each in starting("web", "Scheduling") if not each["kind"].startswith("PersistentVolume")]
+    for kind in ("VirtualMachine", "VirtualMachineInstance"):
+        spec = find(own, kind, "web")["spec"]
+        spec = spec["template"]["spec"] if kind == "VirtualMachine" else spec
+        spec["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("web", "web-data")]
+    local = obj("StorageClass", "storage.k8s.io/v1", "local", volumeBindingMode=mode)
+    return stuck([*plain(), *own, local, *on_node("web", "w1"), *on_node("web-data", "w2"), *more], "web")
+
+
+def imported(*gates):
+    """Return CDI with these feature gates, and the DataVolumes of both disks."""
+    cdi = obj("CDI", "cdi.kubevirt.io/v1beta1", "cdi", spec={"config": {"featureGates": list(gates)}})
+    return [cdi, *(obj("DataVolume", "cdi.kubevirt.io/v1beta1", name, "vms") for name in ("web", "web-data"))]
+
+
+def test_cdi_placed_each_disk_of_a_vm():
+    found = apart("WaitForFirstConsumer", *imported("WebhookPvcRendering"))
+
+    assert "its claim web is on node w1 alone, its claim web-data is on node w2 alone" in found.reason
+    assert "WaitForFirstConsumer of StorageClass local has no effect" in found.reason
+    assert found.remedy.startswith(
+        "turn the feature gate HonorWaitForFirstConsumer of CDI on and make disk web-data again"
+    )
+    assert "delete its DataVolume while the VM is stopped, if its data can be imported" in found.remedy
+    assert '"featureGates":["WebhookPvcRendering","HonorWaitForFirstConsumer"]' in found.remedy
+
+
+def test_a_class_that_binds_at_once_placed_each_disk_of_a_vm():
+    found = apart("Immediate")
+
+    assert "StorageClass local chooses a node before the pod of the VM has one" in found.reason
+    assert found.remedy.startswith("use a StorageClass with WaitForFirstConsumer and make disk web-data again")
+
+
+@pytest.mark.parametrize("more", [[], imported("HonorWaitForFirstConsumer"), imported()[:2]])
+def test_no_setting_is_blamed_for_disks_that_were_placed_otherwise(more):
+    found = apart("WaitForFirstConsumer", *more)
+
+    assert found.reason.endswith("its claim web-data is on node w2 alone. It does not start before that changes")
+    assert found.remedy.startswith("make disk web-data again, which is to lie where web does (node w1)")

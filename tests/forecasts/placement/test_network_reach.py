@@ -105,5 +105,12 @@ def test_a_definition_that_cannot_be_read_leaves_it_open():
     assert found.drainable is None
 
 
-def test_a_network_that_is_known_not_to_exist_says_nothing():
-    assert judged(None, n1={}, n2={})[0].outcome is VmOutcome.MIGRATES
+def test_no_target_pod_can_be_made_without_the_network():
+    row, found = judged(None, n1={}, n2={})
+    assert row.outcome is VmOutcome.BLOCKS
+    assert (
+        "no target pod of it can be made: its network, NetworkAttachmentDefinition shop/vlan7, does not exist"
+        in row.reason
+    )
+    assert "create NetworkAttachmentDefinition shop/vlan7 again" in row.remedy
+    assert found.drainable is False

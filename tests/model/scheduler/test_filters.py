@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 
 def obj(kind: str, name: str, namespace: str = "", /, metadata: Mapping[str, Any] | None = None, **more: Any) -> Object:
     given = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
-    version = "storage.k8s.io/v1" if kind in ("StorageClass", "CSINode") else "v1"
+    version = "storage.k8s.io/v1" if kind.startswith(("StorageClass", "CSI")) else "v1"
     return Object({"apiVersion": version, "kind": kind, "metadata": given, **more})
 
 
@@ -74,6 +74,67 @@ def test_where_a_claim_is_bound_later_cannot_be_determined(mode: str, known: boo
 
     assert found.candidates == ()
     assert (found.certain == ()) is known
+
+
+THIN = obj("StorageClass", "thin", provisioner="lvm.example", volumeBindingMode="WaitForFirstConsumer")
+TRACKED = obj("CSIDriver", "lvm.example", spec={"storageCapacity": True})
+TWENTY = claim({"storageClassName": "thin", "resources": {"requests": {"storage": "20Gi"}}}, "Pending")
+
+
+def capacity(on: str, **fields: Any) -> Object:
+    return obj(
+        "CSIStorageCapacity", on, "lvm", storageClassName="thin", nodeTopology={"matchLabels": {ZONE: on}}, **fields
+    )
+
+
+def test_the_capacity_that_a_driver_reports_decides_where_a_claim_can_be_bound() -> None:
+    nodes = [node(name, {ZONE: name}) for name in ("a", "b", "c", "d")]
+    offers = [
+        capacity("a", capacity="10Gi"),
+        capacity("b", capacity="10Gi", maximumVolumeSize="20Gi"),
+        capacity("c", capacity="30Gi"),
+    ]
+
+    found = place(with_claim("new"), *nodes, TWENTY, THIN, TRACKED, *offers)
+
+    assert found.certain == ("b", "c")
+    assert found.refusals == {
+        "a": "storage for claim disk: lvm.example reports 10Gi there, 20Gi needed",
+        "d": "storage for claim disk: lvm.example reports nothing there, 20Gi needed",
+    }
+
+
+def test_free_storage_passes() -> None:
+    filters = candidates.scheduler(Snapshot([node("a", {ZONE: "a", "vms": ""}), TWENTY, THIN, TRACKED], ["*"]))
+
+    assert filters.ever(pods.read(with_claim("new")), "", "vms") is True
+
+
+def test_topologies_that_a_class_does_not_allow_do_not_pass() -> None:
+    terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
+    limited = Object({**THIN.data, "allowedTopologies": terms})
+    objects = [node("a", {ZONE: "a", "vms": ""}), TWENTY, limited, TRACKED, capacity("a", capacity="1Ti")]
+    filters = candidates.scheduler(Snapshot(objects, ["*"]))
+
+    assert place(with_claim("new"), *objects).refusals == {
+        "a": "StorageClass thin allows no volume for claim disk there"
+    }
+    assert filters.ever(pods.read(with_claim("new")), "", "vms") is False
+
+
+FREE = obj("PersistentVolume", "free", spec={"storageClassName": "thin"})
+
+
+@pytest.mark.parametrize("more", [[], [TRACKED, FREE], [obj("CSIDriver", "lvm.example", spec={})]])
+def test_without_a_capacity_it_cannot_be_determined_where_a_claim_is_bound(more: list[Object]) -> None:
+    assert place(with_claim("new"), node("a", {ZONE: "a"}), TWENTY, THIN, *more).certain is None
+
+
+def test_capacities_that_were_not_read_refuse_nothing() -> None:
+    objects = [node("a", {ZONE: "a"}), TWENTY, THIN, TRACKED]
+    found = candidates.scheduler(Snapshot(objects, ["*"], unreadable=["csistoragecapacities.storage.k8s.io"]))
+
+    assert found.place(pods.read(with_claim("new"))).certain is None
 
 
 def test_match_fields_of_a_volume_are_ignored() -> None:

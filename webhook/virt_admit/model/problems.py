@@ -48,6 +48,7 @@ class ProblemCause(enum.StrEnum):
     NO_TARGET = "NoTargetNode"
     HOST_MODEL = "HostModelUnavailable"
     CLAIM_BROKEN = "ClaimNotMountable"
+    NETWORK_MISSING = "NetworkMissing"
     NODE_SILENT = "NodeNotReporting"
     NODE_CANNOT_END_PODS = "NodeCannotEndPods"
     COMPONENT = "ComponentUnavailable"

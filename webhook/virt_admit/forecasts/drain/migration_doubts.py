@@ -17,6 +17,7 @@ from virt_admit.forecasts.placement import (
     start_doubts,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components import unattached_networks
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
@@ -32,7 +33,7 @@ from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final = union(pod_security.READS, start_doubts.READS, node_health.READS)
+READS: Final = union(pod_security.READS, start_doubts.READS, node_health.READS, unattached_networks.READS)
 
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: bool = True) -> Problem | None:
@@ -46,6 +47,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
         reason = f"its pod affinity demands pod {leader}, which leaves {vmi.at('status', 'nodeName').text} as well"
         remedy = "wait until that pod runs elsewhere: the VM then follows it if there is room"
         return Problem(reason, remedy, ProblemCause.NO_TARGET)
+    if without := unattached_networks.doubt(vmi, cluster):
+        return without
     if refused := pod_security.doubt(vmi, cluster):
         return refused._replace(remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster)))
     failed = migration_failures.without_post_copy(cluster)
@@ -93,7 +96,7 @@ def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Probl
     """Return the same of a VM that is shut down, whose volumes have to leave its node first."""
     here = vmi.at("status", "nodeName").text or ""
     stay = start_doubts.volumes(here, target.pod.namespace, target.pod.claims, cluster)
-    return of_target(target, cluster) or stay
+    return of_target(target, cluster) or unattached_networks.doubt(vmi, cluster) or stay
 
 
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -159,7 +159,8 @@ def _has_vm(vmi: Object) -> bool:
 
 
 def _await_condition(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
-    return about("wait", vmi, VMI, "--for=condition=LiveMigratable", "--timeout=5m")
+    known = vmis.migratable(vmi) is not None  # a wait for it would end at once
+    return about("wait", vmi, VMI, f"--for=condition={'Ready' if known else 'LiveMigratable'}", "--timeout=5m")
 
 
 def _set_model(_problem: Problem, vmi: Object, cluster: Cluster) -> str:

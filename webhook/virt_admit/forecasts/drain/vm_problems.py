@@ -30,10 +30,13 @@ def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Prob
 
 def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:
     """Return that a VM which starts cannot be evicted yet, with what keeps its pod from starting. ``phrase``: its strategy."""
-    reason = f"{phrase}, but has not reported yet whether it can migrate; its eviction is refused until then"
+    known = vmis.migratable(vmi) is not None  # KubeVirt makes no target pod before the guest runs
+    why = "its guest does not run yet" if known else "has not reported yet whether it can migrate"
+    reason = f"{phrase}, but {why}; its eviction is refused until then"
     stuck = stuck_starts.problem(vmi, cluster)
     if stuck is None:
-        return Problem(reason, "wait until KubeVirt has reported LiveMigratable", ProblemCause.NOT_REPORTED)
+        wait = "wait until its guest runs" if known else "wait until KubeVirt has reported LiveMigratable"
+        return Problem(reason, wait, ProblemCause.NOT_REPORTED)
     said = stuck.reason.removeprefix("its ")
     return stuck._replace(reason=f"{reason}. {'Its ' if said != stuck.reason else ''}{said}")
 

@@ -175,7 +175,7 @@ def _other_nodes(vmi: Object, loss: RoomLoss, cluster: Cluster) -> Iterator[str]
         for claim in (*launcher_pod.claims(given.spec), *launcher_pod.attached_claims(given.spec))
     ]
     for host in permanent_constraints.hosts(given, cluster):
-        unmounted = (claim for claim in claims if claim.refusal(host.name, host.labels))
+        unmounted = (claim for claim in claims if claim.refusal(host.name, host.labels, moment=False))
         if host.name not in loss.nodes and not host.refusal and next(unmounted, None) is None:
             yield host.name
 

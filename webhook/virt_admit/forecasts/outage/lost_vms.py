@@ -17,6 +17,7 @@ from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers, volume_attachments
+from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
@@ -309,7 +310,7 @@ def _row(
     if comes and disk is not None and disk.certain:
         return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
     if comes and pod.full_name in room.nowhere:
-        return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", "free room or add a node")
+        return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", makes_room(pod.fault))
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:

@@ -22,10 +22,11 @@ from virt_admit.model.kubernetes.cluster import (
     more_may_exist,
     unlisted,
 )
-from virt_admit.model.kubernetes.kinds import CSI_NODE, KUBEVIRT, NAMESPACE, NODE, POD, PV, PVC, STORAGE_CLASS, VMI
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAMESPACE, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand as effective_module
+from virt_admit.model.kubevirt.instances import networks as instance_networks
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
@@ -33,7 +34,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources,
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
-from virt_admit.model.scheduler import pod_size, search_cost
+from virt_admit.model.scheduler import pod_size, search_cost, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pod_size import PodSize
@@ -49,6 +50,7 @@ READS: Final = union(
     launcher_resources.READS,
     network_reach.READS,
     vmis.READS,
+    volumes.READS,
     {
         NODE: ("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable", *CONDITIONS),
         POD: (
@@ -74,10 +76,6 @@ READS: Final = union(
             "status.phase",
         ),
         NAMESPACE: ("metadata.labels", "metadata.annotations.openshift.io/node-selector"),
-        PVC: ("spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"),
-        PV: ("metadata.labels", "spec.nodeAffinity", "spec.csi.driver", "spec.csi.volumeHandle"),
-        STORAGE_CLASS: ("volumeBindingMode",),
-        CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
         VMI: ("metadata.uid", "spec", "status.machine.type", "status.topologyHints.tscFrequency"),
     },
 )
@@ -285,6 +283,8 @@ def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
     """Return what a VMI needs of its next node, as the target pod of a migration or as a fresh pod."""
     networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
     pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
+    if fault := instance_networks.fault(vmi, cluster):
+        pod = replace(pod, fault=fault)
     unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
     attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
     return VmiDemand(pod, networks, attached, unseen, sized=not unseen_size(vmi, cluster))

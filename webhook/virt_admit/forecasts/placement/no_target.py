@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.placement.components import node_drivers, node_initializers
+from virt_admit.forecasts.placement.components import missing_networks, node_drivers, node_initializers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.instances import networks, vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
@@ -54,6 +54,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     refusals = kubevirt_refusals(target, cluster)
     if refusals is None:
         return None
+    if network := networks.of_fault(target.pod.fault):
+        return missing_networks.problem(network, "target pod" if moves else "pod")
     otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
     starting = _starting(target.placement.refusals, refusals, cluster)
     if not refusals:

@@ -249,17 +249,17 @@ VM_SNAPSHOT: Final = Kind(
     numerous=True,
     not_at_admission=True,
 )
-VM_SNAPSHOT_CONTENT: Final = Kind(
-    "snapshot.kubevirt.io",
-    ("v1beta1", "v1alpha1"),
-    "virtualmachinesnapshotcontents",
-    "VirtualMachineSnapshotContent",
-    numerous=True,
-    not_at_admission=True,
+VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
+    plural="virtualmachinesnapshotcontents", kind="VirtualMachineSnapshotContent"
 )
 DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
 DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
 STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
+_STORAGE: Final = "storage.k8s.io"
+CSI_DRIVER: Final = Kind(_STORAGE, ("v1",), "csidrivers", "CSIDriver", namespaced=False, not_at_admission=True)
+CSI_CAPACITY: Final = Kind(
+    _STORAGE, ("v1",), "csistoragecapacities", "CSIStorageCapacity", numerous=True, not_at_admission=True
+)
 CONTROLLER_REVISION: Final = Kind(
     "apps", ("v1",), "controllerrevisions", "ControllerRevision", numerous=True, snapshot_filtered=True
 )

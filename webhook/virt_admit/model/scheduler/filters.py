@@ -148,7 +148,9 @@ class FilterPipeline:
 
     @staticmethod
     def _may_run(pod: Pod, claims: Sequence[Claim], node: Node) -> bool:
-        if any(label_causes(pod, node, moment=False)) or any(claim.refusal(node.name, node.labels) for claim in claims):
+        if any(label_causes(pod, node, moment=False)) or any(
+            claim.refusal(node.name, node.labels, moment=False) for claim in claims
+        ):
             return False
         return node.allocatable is None or not any(missing({PODS: 1, **pod.requests}, node.allocatable))
 
@@ -169,7 +171,7 @@ class FilterPipeline:
         return found
 
     def _out_of_reach(self, claim: Claim) -> frozenset[str]:
-        key = claim.node_affinity, claim.zones
+        key = claim.node_affinity, claim.zones, claim.free
         found = self._reach.get(key)
         if found is None:
             if self._before is not None:
@@ -328,7 +330,11 @@ class FilterPipeline:
         if node.allocatable is None:
             return ()
         lacking = sorted(missing({PODS: 1, **requests}, self.state.free(node)))
-        return [f"{name}: {show(name, lack)} missing" for name, lack in lacking]
+        # a node may report fewer devices than its pods use: what is missing for this pod is what it asks for
+        return [
+            f"{name}: {show(name, min(lack, requests[name]) if '/' in name else lack)} missing"
+            for name, lack in lacking
+        ]
 
     # --- volumes
 
@@ -336,7 +342,7 @@ class FilterPipeline:
         """Return the claims of a pod, why no node can take it because of them, and what could not be read."""
         claims: list[Claim] = []
         unseen: list[str] = []
-        fault = ""
+        fault = pod.fault
         for name in pod.claims:
             try:
                 claim = self.volumes.claim(pod.namespace, name)

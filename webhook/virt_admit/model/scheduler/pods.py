@@ -65,6 +65,8 @@ class Pod:
     spread: tuple[Spread, ...] = ()
     claims: tuple[str, ...] = ()
     """Names of the claims that it mounts."""
+    fault: str = ""
+    """Why no node takes it now, whatever it demands: what it names does not exist; empty: nothing."""
     terminating: bool = False
     priority: int = 0
     """``spec.priority``, which the API server sets from the PriorityClass; kube-scheduler reads a missing one as 0."""

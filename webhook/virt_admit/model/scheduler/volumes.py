@@ -11,10 +11,39 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CSI_NODE, PV, PVC, STORAGE_CLASS
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, CSI_DRIVER, CSI_NODE, PV, PVC, STORAGE_CLASS
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
+from virt_admit.model.scheduler.resources import MEMORY, amount, show
+
+_SELECTED: Final = "volume.kubernetes.io/selected-node"
+READS: Final[Reads] = {
+    PVC: (
+        f"metadata.annotations.{_SELECTED}",
+        "spec.accessModes",
+        "spec.resources.requests.storage",
+        "spec.storageClassName",
+        "spec.volumeName",
+        "status.phase",
+    ),
+    PV: (
+        "metadata.labels",
+        "spec.claimRef.uid",
+        "spec.csi.driver",
+        "spec.csi.volumeHandle",
+        "spec.nodeAffinity",
+        "spec.storageClassName",
+    ),
+    STORAGE_CLASS: ("allowedTopologies", "provisioner", "volumeBindingMode"),
+    CSI_DRIVER: ("spec.storageCapacity",),
+    CSI_CAPACITY: ("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
+    CSI_NODE: ("spec.drivers.name", "spec.drivers.allocatable"),
+}
+"""What decides which nodes can mount the volumes of a pod."""
 
 _ZONE_KEYS: Final = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
@@ -23,6 +52,47 @@ _ZONE_KEYS: Final = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
 """Labels of volumes and nodes, each with the label that a node may have instead."""
+
+
+NO_STORAGE: Final = "storage for claim "
+"""How the refusal of a node begins whose driver has too little left for a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeStorage:
+    """What a CSI driver says that nodes have left for a claim that is bound when its pod has a node.
+
+    Source: pkg/scheduler/framework/plugins/volumebinding/binder.go#hasEnoughCapacity #nodeHasAccess #capacitySufficient.
+    """
+
+    driver: str
+    storage_class: str
+    size: int
+    """What the claim requests, in bytes."""
+    allowed: NodeSelector | None
+    """The topologies of the StorageClass; None: all."""
+    offers: tuple[tuple[Selector, int], ...]
+    """The largest possible volume of the nodes with some labels."""
+
+    def most(self, labels: Mapping[str, Any]) -> int | None:
+        """Return the largest volume that a node may get; None: the driver says nothing about it."""
+        return max((size for nodes, size in self.offers if nodes.matches(labels)), default=None)
+
+    @property
+    def needed(self) -> str:
+        """What the claim requests, in words."""
+        return show(MEMORY, self.size)
+
+    def says(self, labels: Mapping[str, Any]) -> str:
+        """Return what the driver says of a node, in words."""
+        most = self.most(labels)
+        return "nothing" if most is None else show(MEMORY, most)
+
+    def lacks(self, labels: Mapping[str, Any]) -> str:
+        """Return what keeps a node from getting the volume now, in words; empty: nothing."""
+        if (self.most(labels) or 0) >= self.size:
+            return ""
+        return f"{self.driver} reports {self.says(labels)} there, {self.needed} needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +110,20 @@ class Claim:
     """The volume's name at the CSI driver; the same one is attached only once to a node."""
     exclusive: bool = False
     """Whether one pod in the cluster may use it (``ReadWriteOncePod``)."""
+    free: FreeStorage | None = None
+    """Where its volume could be made; None: it has one."""
 
     @property
     def place(self) -> VolumePlace | None:
         """Where alone the volume can be used, by nodes before zones; None: anywhere, or it cannot be said shortly."""
         return _place(self.node_affinity, self.zones)
 
-    def refusal(self, node: str, labels: Mapping[str, Any]) -> str:
-        """Return why a node cannot mount the volume, in words; empty if it can."""
+    def refusal(self, node: str, labels: Mapping[str, Any], *, moment: bool = True) -> str:
+        """Return why a node cannot mount the volume, in words; empty if it can. ``moment``: whether free storage counts."""
+        if self.free is not None and self.free.allowed is not None and not self.free.allowed.matches(node, labels):
+            return f"StorageClass {self.free.storage_class} allows no volume for claim {self.name} there"
+        if self.free is not None and moment and (lacks := self.free.lacks(labels)):
+            return f"{NO_STORAGE}{self.name}: {lacks}"
         if self.node_affinity is not None and not self.node_affinity.matches(node, labels):
             where = f"{self.place.words} alone" if self.place is not None else "not reachable"
             return f"volume of claim {self.name} is {where}"
@@ -113,8 +189,12 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
         return Claim(name, f"claim {name} does not exist")
     fault = _fault(found)
     volume_name = found.at("spec", "volumeName").text
-    if not fault and not volume_name and _waits_for_pod(found, cluster):
-        raise Unseen(f"where storage for claim {namespace}/{name} can be provisioned")
+    waits = _waits_for_pod(found, cluster) if not fault and not volume_name else None
+    if waits is not None:
+        free = _free_storage(found, waits, cluster)
+        if free is None:
+            raise Unseen(f"where storage for claim {namespace}/{name} can be provisioned")
+        return Claim(name, free=free, exclusive=_is_exclusive(found))
     if not volume_name:
         return Claim(name, fault or f"claim {name} is not bound")
     if fault:
@@ -146,28 +226,77 @@ def _fault(found: Object) -> str:
     return ""
 
 
-def _waits_for_pod(found: Object, cluster: Cluster) -> bool:
-    """Return whether a claim is bound only when kube-scheduler has chosen a node, which is not modelled.
+def _waits_for_pod(found: Object, cluster: Cluster) -> Object | None:
+    """Return the StorageClass of a claim that is bound only when kube-scheduler has chosen a node; None: it is not.
 
     Raises:
         Unseen: its StorageClass cannot be read.
     """
     name = found.at("spec", "storageClassName").text
     chosen = cluster.get(STORAGE_CLASS, "", name) if name else None
-    return chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer"
+    return chosen if chosen is not None and chosen["volumeBindingMode"].text == "WaitForFirstConsumer" else None
+
+
+def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorage | None:
+    """Return where the volume of a claim could be made; None: nothing says so, or kube-scheduler has an existing one to choose.
+
+    Raises:
+        Unseen: what says so could not be read.
+    """
+    driver = chosen["provisioner"].text or ""
+    size = amount(MEMORY, found.at("spec", "resources", "requests", "storage").value)
+    known = cluster.get(CSI_DRIVER, "", driver) if driver and size and not found.annotations.get(_SELECTED) else None
+    if known is None or known.at("spec", "storageCapacity").boolean is not True:
+        return None
+    existing, unread = cluster.cached(_classes_with_volumes)
+    if chosen.name in existing:
+        return None
+    capacities, blind = cluster.cached(_capacities)
+    if unread or blind:
+        raise Unseen(unread or blind)
+    terms = [{"matchExpressions": _expressions(term)} for term in chosen["allowedTopologies"].items()]
+    allowed = parse_node_selector({"nodeSelectorTerms": terms}) if terms else None
+    return FreeStorage(driver, chosen.name, size, allowed, capacities.get(chosen.name, ()))
+
+
+def _expressions(term: Field) -> list[dict[str, Any]]:
+    labels = term["matchLabelExpressions"].items()
+    return [{"key": each["key"].value, "operator": "In", "values": each["values"].value} for each in labels]
+
+
+def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:
+    """Return the StorageClasses with a volume that no claim has been bound to, and what could not be read."""
+    volumes, unread = gather(cluster.list(PV))
+    free = (each for each in volumes if not each.at("spec", "claimRef", "uid").text)
+    return frozenset(each.at("spec", "storageClassName").text or "" for each in free), unread
+
+
+def _capacities(cluster: Cluster) -> tuple[Mapping[str, tuple[tuple[Selector, int], ...]], str]:
+    """Return what the CSIStorageCapacities of each StorageClass say, and what could not be read."""
+    found: dict[str, list[tuple[Selector, int]]] = {}
+    listed, unread = gather(cluster.list(CSI_CAPACITY))
+    for each in listed:
+        most = each["maximumVolumeSize"] if each["maximumVolumeSize"].present else each["capacity"]
+        if each["nodeTopology"].is_map and most.present:
+            offer = selectors.parse(each["nodeTopology"].value), amount(MEMORY, most.value)
+            found.setdefault(each["storageClassName"].text or "", []).append(offer)
+    return {name: tuple(offers) for name, offers in found.items()}, unread
+
+
+def _is_exclusive(found: Object) -> bool:
+    return "ReadWriteOncePod" in [mode.text for mode in found.at("spec", "accessModes").items()]
 
 
 def _bound(found: Object, volume: Object) -> Claim:
     required = volume.at("spec", "nodeAffinity", "required")
     csi = volume.at("spec", "csi")
-    modes = [mode.text for mode in found.at("spec", "accessModes").items()]
     return Claim(
         found.name,
         node_affinity=_by_labels(parse_node_selector(required.value)) if required.is_map else None,
         zones=tuple(_zones(volume.labels)),
         driver=csi["driver"].text or "",
         handle=csi["volumeHandle"].text or volume.name,
-        exclusive="ReadWriteOncePod" in modes,
+        exclusive=_is_exclusive(found),
     )
 
 

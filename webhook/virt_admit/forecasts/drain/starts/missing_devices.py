@@ -7,36 +7,26 @@ kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.starts import unreported_devices
+from virt_admit.forecasts.drain.starts.unreported_devices import HARVESTER, OF_KUBEVIRT, UnreportedDevice
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, POD
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.resources import show
 
-READS: Final[Reads] = union(
-    candidates.READS,
-    virt_handlers.READS,
-    {KUBEVIRT: (), NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",), POD: ("spec.nodeName",)},
-)
+READS: Final[Reads] = unreported_devices.READS
 
 _MISSING: Final = " missing"
-_OF_KUBEVIRT: Final = "devices.kubevirt.io/"
-_HARVESTER: Final = "pcidevices"
-"""In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
-_PLUGINS: Final = (_HARVESTER, "device-plugin")
 _WORDS: Final = 120
 
 
@@ -50,21 +40,40 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         return None
     scheduler = candidates.scheduler(cluster)
     absent = [(node, device) for node, some in sorted(lacking.items()) for device in some]
+    lost = {node: some for node, devices in sorted(lacking.items()) if (some := _lost(node, devices, cluster))}
     none = [(node, device) for node, device in absent if not _offered(scheduler, node, device)]
-    said = _none_offered(none)
+    none = [each for each in none if each[0] not in lost]
+    none = [each for each in none if _had(scheduler, *each)] or ([] if lost else none)
+    said = [unreported_devices.words(node, found, cluster) for node, found in lost.items()] + _none_offered(none)
     said += [
         _in_use(scheduler, node, device, target.pod.requests[device])
         for node, device in absent
-        if (node, device) not in none
+        if _offered(scheduler, node, device) and node not in lost
     ]
     others = _others(placement.refusals, lacking, scheduler)
     elsewhere = (
         f"; no other node can run it ({others}), and waiting does not help" if others else "; waiting does not help"
     )
+    if lost:
+        return Problem(names(said, 3 * _WORDS), unreported_devices.remedy(*next(iter(lost.items())), cluster), _CAUSE)
     remedy = (
         _repair(none, elsewhere, cluster) if none else "stop one of these VMs, or add a node that has such a device"
     )
-    return Problem(names(said, 2 * _WORDS), remedy, ProblemCause.NO_TARGET)
+    return Problem(names(said, 2 * _WORDS), remedy, _CAUSE)
+
+
+_CAUSE: Final = ProblemCause.NO_TARGET
+
+
+def _lost(node: str, devices: Sequence[str], cluster: Cluster) -> tuple[UnreportedDevice, ...]:
+    """Return the devices that a node no longer reports, if a pod lacks some of them there."""
+    found = unreported_devices.of_node(node, cluster)
+    return found if any(each.name in devices for each in found) else ()
+
+
+def _had(scheduler: FilterPipeline, node: str, device: str) -> bool:
+    """Return whether a node ever had a device: its kubelet goes on to report 0 of it when its plugin is gone."""
+    return device in (scheduler.state.nodes[node].allocatable or {})
 
 
 def _devices(why: str) -> tuple[str, ...]:
@@ -92,7 +101,7 @@ def _none_offered(absent: Sequence[tuple[str, str]]) -> list[str]:
 def _who(device: str) -> str:
     if node_bridges.bridge(device):
         return "this bridge does not exist there"
-    return f"{'virt-handler' if device.startswith(_OF_KUBEVIRT) else 'its device plugin'} offers none"
+    return f"{'virt-handler' if device.startswith(OF_KUBEVIRT) else 'its device plugin'} offers none"
 
 
 def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> str:
@@ -100,10 +109,7 @@ def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> s
     if offered < needed:
         return f"{node} offers {show(device, offered)} of {device}, and it needs {show(device, needed)}"
     users = [pod for pod in scheduler.state.pods.get(node, ()) if pod.requests.get(device)]
-    names_of = sorted(
-        f"VM {pod.namespace}/{vm}" if (vm := pod.labels.get(launcher_pod.NAME)) else f"pod {pod.full_name}"
-        for pod in users
-    )
+    names_of = sorted(map(unreported_devices.user, users))
     left = offered - sum(pod.requests[device] for pod in users)
     free = f", {show(device, left)} left of which it needs {show(device, needed)}" if left > 0 else ""
     return (
@@ -132,53 +138,25 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
     node, device = absent[0]
     if bridge := node_bridges.bridge(device):
         return f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}{elsewhere}"
-    if device.startswith(_OF_KUBEVIRT) or _is_offered_by_kubevirt(device, cluster):
+    if unreported_devices.is_offered_by_kubevirt(device, cluster):
         handler = virt_handlers.pod(cluster, node)
         needs = (
             "hardware virtualization, kernel modules"
-            if device.startswith(_OF_KUBEVIRT)
+            if device.startswith(OF_KUBEVIRT)
             else "the device must exist there, bound to vfio-pci or created as a mediated device"
         )
         words = f"see why virt-handler on {node} offers no {device} ({needs}){elsewhere}"
         return typed(
             words, shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler else ""
         )
-    plugin = next(_plugins(node, device, cluster), None)
+    plugin = next(unreported_devices.plugins(node, device, cluster), None)
     if plugin is None:
         listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
         return typed(f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}", listed)
     passthrough = (
         ", or disable and enable the passthrough of the device in Harvester while the VM is stopped"
-        if _HARVESTER in plugin.name
+        if HARVESTER in plugin.name
         else ""
     )
     words = f"repair or restart the device plugin {plugin.name} on {node}, which then offers it again{passthrough}{elsewhere}"
     return typed(words, shell("kubectl", "logs", argument(plugin.name), "-n", plugin.namespace))
-
-
-def _is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:
-    """Return whether virt-handler offers a permitted host device itself: ``externalResourceProvider`` is not set."""
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    if found is None:
-        return False
-    permitted = found.at("spec", "configuration", "permittedHostDevices")
-    return any(
-        item["resourceName"].text == device and item["externalResourceProvider"].boolean is not True
-        for kind in ("pciHostDevices", "mediatedDevices", "usb")
-        for item in permitted[kind].items()
-    )
-
-
-def _plugins(node: str, device: str, cluster: Cluster) -> Iterator[Object]:
-    """Yield the device plugins on a node that may offer a device, the most likely first."""
-    vendor = device.partition(".")[0].lower()
-    of_network = any(nad.annotation("k8s.v1.cni.cncf.io/resourceName").text == device for nad in cluster.known(NAD))
-    here = [
-        pod
-        for pod in cluster.known(POD)
-        if pod.at("spec", "nodeName").text == node and any(word in pod.name for word in _PLUGINS)
-    ]
-    likely = ("sriov", vendor) if of_network else (_HARVESTER, vendor)
-    foreign = () if of_network else ("sriov",)
-    for word in (*likely, "device-plugin"):
-        yield from (pod for pod in here if word in pod.name and not any(other in pod.name for other in foreign))

@@ -13,6 +13,8 @@ from virt_admit.model.kubernetes.kinds import (
     CLUSTER_INSTANCETYPE,
     CLUSTER_PREFERENCE,
     CONTROLLER_REVISION,
+    CSI_CAPACITY,
+    CSI_DRIVER,
     CSI_NODE,
     DAEMON_SET,
     DATA_SOURCE,
@@ -91,6 +93,7 @@ READS: Final[Reads] = {
         "spec",
         "spec.domain",
         "spec.evictionStrategy",
+        "spec.networks",
         "status",
         "status.conditions.message",
         "status.conditions.reason",
@@ -120,6 +123,9 @@ READS: Final[Reads] = {
         "status.conditions.type",
     ),
     POD: (
+        "metadata.annotations.k8s.v1.cni.cncf.io/network-status",
+        "metadata.annotations.k8s.v1.cni.cncf.io/networks",
+        "metadata.annotations.k8s.v1.cni.cncf.io/networks-status",
         "metadata.creationTimestamp",
         "metadata.labels",
         "metadata.ownerReferences",
@@ -161,6 +167,7 @@ READS: Final[Reads] = {
         "status.initContainerStatuses.state.waiting",
         "status.message",
         "status.phase",
+        "status.podIP",
         "status.reason",
         "status.resources.requests",
     ),
@@ -169,6 +176,7 @@ READS: Final[Reads] = {
         "metadata.labels",
     ),
     PVC: (
+        "metadata.annotations.volume.kubernetes.io/selected-node",
         "metadata.creationTimestamp",
         "metadata.uid",
         "spec.accessModes",
@@ -187,6 +195,7 @@ READS: Final[Reads] = {
     PV: (
         "metadata.labels",
         "spec.capacity.storage",
+        "spec.claimRef.uid",
         "spec.csi.driver",
         "spec.csi.volumeHandle",
         "spec.nodeAffinity",
@@ -194,6 +203,8 @@ READS: Final[Reads] = {
         "status.phase",
     ),
     STORAGE_CLASS: (),
+    CSI_DRIVER: ("spec.storageCapacity",),
+    CSI_CAPACITY: ("capacity", "maximumVolumeSize", "nodeTopology", "storageClassName"),
     CSI_NODE: (
         "spec.drivers.allocatable",
         "spec.drivers.name",
@@ -263,6 +274,7 @@ READS: Final[Reads] = {
     RESOURCE_QUOTA: ("spec",),
     DATA_VOLUME: (
         "metadata.creationTimestamp",
+        "metadata.name",
         "spec.source.pvc",
         "status.claimName",
         "status.conditions.message",

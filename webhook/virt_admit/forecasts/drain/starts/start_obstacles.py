@@ -19,7 +19,9 @@ from virt_admit.forecasts.drain.starts import (
 )
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
 from virt_admit.forecasts.placement import candidates, start_candidates
+from virt_admit.forecasts.placement.components import missing_networks
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, migrations
@@ -35,6 +37,7 @@ READS: Final[Reads] = union(
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
+    {POD: ("status.podIP",)},
 )
 
 
@@ -57,7 +60,8 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
             or _restarts(vm, vmi, cluster)
         )
     return (
-        refused_pods.problem(vmi, cluster)
+        _without_network(vmi, cluster)
+        or refused_pods.problem(vmi, cluster)
         or faulted_volumes.problem(vmi, cluster)
         or unfinished_resizes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
@@ -91,6 +95,12 @@ def _ended_again(vm: Object, cluster: Cluster) -> Problem | None:
     return evicted_launchers.problem(vm, None, cluster) or memory_kills.problem(vm, cluster)
 
 
+def _without_network(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a network which a VMI names does not exist; None: its pod has its networks already, or nothing says so."""
+    pod = stuck_starts.starting_pod(vmi, cluster)
+    return missing_networks.of_start(vmi, cluster) if pod is None or not pod.at("status", "podIP").text else None
+
+
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what keeps the pod of a VMI off all nodes; None: it has a node, or nothing says so."""
     pod = stuck_starts.starting_pod(vmi, cluster)
@@ -103,7 +113,9 @@ def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def of_stopped(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which device a VM that is stopped would find on no node; None: none, or that is not known."""
+    """Return which network or device a VM that is stopped would lack on every node; None: none, or that is not known."""
+    if network := missing_networks.of_start(vm, cluster):
+        return network
     try:
         return missing_devices.problem(start_candidates.start_target(vm, cluster), cluster)
     except Unseen:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import missing_devices
+from virt_admit.forecasts.drain.starts import missing_devices, scattered_disks
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC
+from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, KUBEVIRT, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -26,9 +26,9 @@ from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
-from virt_admit.model.scheduler.volumes import VolumePlace
+from virt_admit.model.scheduler.volumes import Claim, VolumePlace
 
-READS: Final[Reads] = union(candidates.READS, missing_devices.READS, tsc.READS)
+READS: Final[Reads] = union(candidates.READS, missing_devices.READS, scattered_disks.READS, tsc.READS)
 
 _VOLUME: Final = "volume of claim "
 _TSC: Final = "TSC frequency "
@@ -46,7 +46,12 @@ def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
         return device
     if passing := no_target.not_ready_now(refusals, cluster):
         return _passing(passing, refusals)
-    return _volumes(target, refusals, cluster) or _frequency(vmi, refusals, cluster) or _other(target, cluster)
+    return (
+        _storage(target, refusals, cluster)
+        or _volumes(target, refusals, cluster)
+        or _frequency(vmi, refusals, cluster)
+        or _other(target, cluster)
+    )
 
 
 def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
@@ -59,6 +64,53 @@ def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
     return Problem(reason, typed(found.remedy, found.command), ProblemCause.NO_TARGET)
 
 
+# --- storage that is not there yet ----------------------------------------------------------------------------------
+
+
+def _storage(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that nodes would take a pod, but for the storage that their CSI driver has left; None: that is not the cause."""
+    barred = sorted(name for name, why in refusals.items() if all(map(_is_of_storage, why.split("; "))))
+    claim = refusals[barred[0]].split("; ")[0].split()[3].rstrip(":") if barred else ""
+    free = _claim(target.pod.namespace, claim, cluster)
+    if not barred or free is None or free.free is None:
+        return None
+    storage, nodes = free.free, candidates.scheduler(cluster).state.nodes
+    lacking: dict[str, list[str]] = {}
+    for name in barred:
+        lacking.setdefault(storage.says(nodes[name].labels), []).append(name)
+    said = names(f"{words} on {names(some)}" for words, some in lacking.items())
+    others = {name: why for name, why in refusals.items() if name not in barred}
+    elsewhere = f"; {names(f'{name}: {why}' for name, why in sorted(others.items()))}" if others else ""
+    reason = (
+        f"no node has the {storage.needed} for its claim {claim}: CSIStorageCapacity of StorageClass {storage.storage_class} "
+        f"says {said}{elsewhere}"
+    )
+    some_left = any(storage.most(nodes[name].labels) for name in barred)
+    add = f"free or add storage of {storage.driver} on one of them"
+    remedy = add if some_left else f"{_WRONG_CAPACITY.format(storage.driver)}; else {add}"
+    listed = shell("kubectl", "get", CSI_CAPACITY.plural, "-A")
+    return Problem(f"{reason}. {_ENDS_WITH_STORAGE}", typed(remedy, listed), ProblemCause.NO_TARGET)
+
+
+_ENDS_WITH_STORAGE: Final = "It starts by itself once the driver reports enough"
+_WRONG_CAPACITY: Final = (
+    "if these nodes have free storage (a driver may not count what is left in a thin pool), update {0} and set "
+    "storageCapacity: false in its CSIDriver until then"
+)
+"""openebs/lvm-localpv issues 458 and 463: the driver looked at the volume group alone."""
+
+
+def _is_of_storage(cause: str) -> bool:
+    return cause.startswith(volumes.NO_STORAGE)
+
+
+def _claim(namespace: str, claim: str, cluster: Cluster) -> Claim | None:
+    try:
+        return volumes.claim(cluster, namespace, claim) if claim else None
+    except Unseen:
+        return None
+
+
 # --- volumes -------------------------------------------------------------------------------------------------------
 
 
@@ -67,15 +119,19 @@ def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
     barred = {name: why for name, why in refusals.items() if all(map(_is_of_volume, why.split("; ")))}
     if not barred:
         return None
-    claims = dict.fromkeys(cause.split()[3] for why in barred.values() for cause in why.split("; "))
+    claims = sorted({cause.split()[3] for why in barred.values() for cause in why.split("; ")})
     places = {claim: found for claim in claims if (found := _place(target.pod.namespace, claim, cluster)) is not None}
     if not places:
         return None
     said = [f"its claim {claim} is {place.words} alone" for claim, place in places.items()]
     command = kubectl("describe", PVC, next(iter(places)), target.pod.namespace)
     if len(set(places.values())) > 1 and len(barred) == len(refusals):
-        reason = f"no node reaches all of its disks: {names(said)}. {_STAYS}"
-        return Problem(reason, typed("move these disks to one place", command), ProblemCause.NO_TARGET)
+        apart = scattered_disks.cause(target.pod.namespace, list(places), cluster)
+        why = f". {apart.why}" if apart.why else ""
+        reason = f"no node reaches all of its disks: {names(said)}{why}. {_STAYS}"
+        return Problem(
+            reason, scattered_disks.remedy(target.pod.namespace, places, apart, cluster), ProblemCause.NO_TARGET
+        )
     place = next(iter(places.values()))
     there = {name: why for name, why in refusals.items() if name not in barred}
     cause = f" ({names(f'{name}: {why}' for name, why in sorted(there.items()))})" if there else ""
@@ -88,10 +144,8 @@ def _is_of_volume(cause: str) -> bool:
 
 
 def _place(namespace: str, claim: str, cluster: Cluster) -> VolumePlace | None:
-    try:
-        return volumes.claim(cluster, namespace, claim).place
-    except Unseen:
-        return None
+    found = _claim(namespace, claim, cluster)
+    return found.place if found is not None else None
 
 
 def way(place: VolumePlace, there: Collection[str] = ()) -> str:

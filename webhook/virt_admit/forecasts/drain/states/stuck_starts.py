@@ -14,6 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
+from virt_admit.forecasts.placement.components import unattached_networks
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -30,6 +31,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 READS: Final[Reads] = union(
     vm_states.READS,
     pod_starts.READS,
+    unattached_networks.READS,
     virt_handlers.READS,
     {KUBEVIRT: (), VMI: ("metadata.uid", "spec", "status.phase", "status.nodeName", "status.conditions.message")},
     {VMI: ("status.phaseTransitionTimestamps",), POD: ("metadata.labels", "metadata.uid")},
@@ -134,6 +136,8 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:
     """Return why virt-handler does not start or report the guest."""
+    if without := unattached_networks.of_start(vmi, pod, cluster):
+        return without
     if said := unsynchronized(vmi):
         reason, brief = (f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF))
         return Problem(reason, _unsynchronized_remedy(vmi, pod, said, cluster), ProblemCause.NOT_REPORTED, brief=brief)

@@ -49,7 +49,7 @@ def elsewhere(pod: Pod, loss: Loss) -> str:
 def _reaches_none(claim: Claim, loss: Loss) -> bool:
     """Return whether no node that is left and runs KubeVirt can use a claim."""
     nodes = loss.scheduler.state.nodes.values()
-    return all(claim.refusal(node.name, node.labels) for node in nodes if SCHEDULABLE in node.labels)
+    return all(claim.refusal(node.name, node.labels, moment=False) for node in nodes if SCHEDULABLE in node.labels)
 
 
 def stranded(loss: Loss) -> tuple[Stranded, ...]:

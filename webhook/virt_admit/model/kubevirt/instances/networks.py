@@ -37,6 +37,37 @@ def secondary(obj: Object) -> Iterator[Field]:
             yield name
 
 
+def missing(obj: Object, cluster: Cluster) -> str:
+    """Return the full name of a NetworkAttachmentDefinition that a VM names and that certainly does not exist; else empty.
+
+    KubeVirt makes no launcher pod then (kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource), and where its
+    feature gate ExternalNetResourceInjection is on, Multus gives the pod no network, so that it does not start.
+    """
+    for name in secondary(obj):
+        try:
+            definition = _definition(obj, name, cluster)
+        except Unseen:
+            continue  # ``node_labels`` yields it
+        if definition is None:
+            return "/".join(full_name(obj, name))
+    return ""
+
+
+_LOST: Final = " does not exist"
+
+
+def fault(obj: Object, cluster: Cluster) -> str:
+    """Return why no node takes a new pod of a VM, if a network that it names does not exist; else empty."""
+    network = missing(obj, cluster)
+    return f"{NAD.kind} {network}{_LOST}" if network else ""
+
+
+def of_fault(said: str) -> str:
+    """Return the network that ``fault`` names; empty: it names none."""
+    begin = f"{NAD.kind} "
+    return said.removeprefix(begin).removesuffix(_LOST) if said.startswith(begin) and said.endswith(_LOST) else ""
+
+
 def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     """Return the IPAM plugin of a network; empty if it has none or does not exist.
 
@@ -54,9 +85,14 @@ def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     return next((found for plugin in plugins if (found := plugin["ipam"]["type"].text)), "")
 
 
-def _definition(obj: Object, name: Field, cluster: Cluster) -> Object | None:
+def full_name(obj: Object, name: Field) -> tuple[str, str]:
+    """Return the namespace and the name of the NetworkAttachmentDefinition that a VM names."""
     namespace, _, own = (name.text or "").rpartition("/")
-    return cluster.get(NAD, namespace or vms.namespace_of(obj), own)
+    return namespace or vms.namespace_of(obj), own
+
+
+def _definition(obj: Object, name: Field, cluster: Cluster) -> Object | None:
+    return cluster.get(NAD, *full_name(obj, name))
 
 
 class NodeLabel(NamedTuple):

@@ -1,0 +1,48 @@
+"""A running VM names a network that does not exist any more.
+
+**Why.** The guest runs on, because its pod has the network already. KubeVirt makes no further pod for it: no migration
+succeeds, a drain of its node waits, and after a stop the VM does not start again. A reinstallation of Multus that deletes its
+CustomResourceDefinition deletes all NetworkAttachmentDefinitions, for example.
+
+**Fix.** Create the NetworkAttachmentDefinition again with the same name, namespace and config.
+"""
+
+from virt_admit.model import messages
+from virt_admit.model.kubernetes.kinds import NAD
+from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.model.kubevirt.instances import networks, vmis, vms
+from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, problem_of, rule
+
+
+@rule(
+    kinds=(VM, VMI),
+    reads={NAD: NAME, VMI: ("spec.networks", "status.phase")},
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource",
+        "https://github.com/harvester/harvester/issues/10359",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
+    from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415 - checking files knows no VM that runs
+
+    if obj.kind == VMI.kind and vmis.owner(obj, VM.kind):
+        return  # said of its VM
+    vmi = obj if obj.kind == VMI.kind else context.cluster.get(VMI, vms.namespace_of(obj), obj.name)
+    if vmi is None or vmi.deleted or vmi.at("status", "phase").text != "Running":
+        return  # vm-start-stuck has it
+    for name in networks.secondary(vmi):
+        context.cluster.get(NAD, *networks.full_name(vmi, name))  # raises if that cannot be read
+    network = networks.missing(vmi, context.cluster)
+    if not network:
+        return
+    found = missing_networks.problem(network, "further pod")
+    reason = f"it runs on, but {found.reason}. No migration of it succeeds, and it does not start again"
+    yield Finding(
+        obj.metadata["name"].path,
+        f"{reason}. {messages.advice_of(found.remedy)}",
+        value=network,
+        problem=problem_of(found.cause, obj),
+        command=messages.command_of(found.remedy),
+    )
