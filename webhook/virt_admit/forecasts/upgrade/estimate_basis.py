@@ -47,6 +47,7 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     yield from rollouts.rests_on(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
     yield from drain_waits.awaited(basis.plan)
+    yield from drain_waits.ending(basis.plan)
 
 
 def _without_api(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
