@@ -18,6 +18,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
 from virt_admit.forecasts.drain.states.vm_states_outcomes import evacuate_cancel, ruling
+from virt_admit.forecasts.placement import quotas
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
@@ -44,7 +45,7 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(vm_states.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()}),
+    reads=union(vm_states.READS, quotas.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()}),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -96,7 +97,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
-    """Yield that the target pod of a migration does not start: the next one meets the same cause."""
+    """Yield that the target pod of a migration is refused or does not start: the next one meets the same cause."""
     found = vm_states.of(vmi, cluster)
     if found.state not in _OF_TARGET or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
         return
@@ -110,7 +111,7 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     yield Finding(mark.path, f"{begin}{reason} {advice}", command=command_of(ruled.remedy))
 
 
-_OF_TARGET: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY)
+_OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
 _TARGET_STARTS: Final = timedelta(minutes=10)
 """A target pod has pulled its images and attached its volumes by then."""
 

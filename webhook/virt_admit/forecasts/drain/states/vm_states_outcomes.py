@@ -216,9 +216,7 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
 
 
 def _no_target(case: Case) -> Ruling:
-    since = lasting(case.found.since, case.cluster)
-    reason = f"KubeVirt has not created its target pod {since}"
-    return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
+    return vm_states_targets.no_target(case.vmi, case.found, case.cluster)
 
 
 def _unschedulable(case: Case) -> Ruling:
