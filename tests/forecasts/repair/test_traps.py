@@ -129,7 +129,7 @@ def test_a_vm_is_not_restarted_while_its_pods_are_refused():
     denied = refusal('admission webhook "pods.example.com" denied the request')
     plan = repair(cluster(vm(vmi_status=MARKED), migration(), denied), Goal.DRAIN)
     assert (plan.reaches, plan.steps) == (False, ())
-    assert "remove that cause" in plan.remaining[0].why
+    assert "remove what refuses it" in plan.remaining[0].why
 
 
 def test_a_refusal_that_no_quota_explains_makes_no_step():

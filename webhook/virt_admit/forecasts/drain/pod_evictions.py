@@ -26,6 +26,7 @@ from virt_admit.forecasts.drain.budgets import (
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.states import ending_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
@@ -35,7 +36,7 @@ from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import sentence
+from virt_admit.model.messages import names, sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 READS: Final = union(
@@ -190,11 +191,11 @@ def of_node(
         unseen.append(f"when node {node} reports again, or is freed")
     elif silent is not None:
         blockers.append(silent)
-    found_waits = {(each.kind, each.namespace, each.name): each for each in reversed(waits)}
+    found_waits = tuple(reversed({(each.kind, each.namespace, each.name): each for each in reversed(waits)}.values()))
     return PodEvictions(
         tuple(_silent_last(tuple(_once(blockers)))),
         tuple(_needs(pods)),
-        tuple(reversed(found_waits.values())),
+        found_waits,
         tuple(dict.fromkeys(unseen)),
         tuple(_once(passing)),
     )
@@ -223,18 +224,17 @@ def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
 _FENCE: Final = "repair or fence the node"
 
 
-# --- flags -------------------------------------------------------------------------------------------------------
-
-
 def _needs(pods: Sequence[Object]) -> Iterator[Need]:
     bare = sorted(pod.full_name for pod in pods if pod.controller is None)
     if bare:
         yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
     keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
     if keeping:
-        losing = any(not evicted_pods.is_of_vm(pod) for pod in keeping)
+        own = sorted(pod.full_name for pod in keeping if not evicted_pods.is_of_vm(pod))
+        of = f" of {names(own)}" if len(own) < len(keeping) else ""
+        none = "virt-launcher pods keep no data there."
         cost = (
-            "Data in emptyDir volumes is lost." if losing else "No data is lost: virt-launcher pods keep no data there."
+            f"Data in emptyDir volumes{of} is lost{f'; {none}' if of else '.'}" if own else f"No data is lost: {none}"
         )
         yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
 
@@ -267,10 +267,11 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     if len(budgets) > 1:
         if (replacing := _replacing(budgets)) is not None:
             return replacing
-        which = ", ".join(sorted(budget.name for budget in budgets))
-        reason = f"PodDisruptionBudgets {which} select the same pod, and the Eviction API refuses such pods"
-        remedy = "Let one budget alone select the pod."
-        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
+        place, cause = (PDB.kind, pod.namespace, budgets[0].name), ProblemCause.SEVERAL_BUDGETS
+        which = ", ".join(budget.name for budget in budgets[1:])
+        reason = f"it and {which} select the same pods, and the Eviction API refuses such pods, whatever they allow"
+        remedy = typed("Let one budget alone select each pod", kubectl("describe", PDB, "", pod.namespace))
+        return Blocker(*place, reason, remedy, now=False, cause=cause)
     refused = (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
     last = "" if refused else ending_pods.may_last(pod)
     return Wait(POD.kind, pod.namespace, pod.name, last) if last else refused
@@ -297,8 +298,7 @@ def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:
     if not drain_cleaner.refuses(pod, cluster):
         return None
     reason = "Strimzi's Drain Cleaner refuses its eviction with an error, on which kubectl drain gives up, and rolls it"
-    remedy = "Drain again once Strimzi has moved the pod."
-    cause = ProblemCause.EVICTION_REFUSED
+    remedy, cause = "Drain again once Strimzi has moved the pod.", ProblemCause.EVICTION_REFUSED
     return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause, repeatable=True)
 
 

@@ -40,7 +40,7 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
-    remedy = typed("remove that cause", described)
+    remedy = typed("remove what refuses it", described)
     return Ruling(StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED)
 
 
