@@ -25,7 +25,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, 
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, ordinal
+from virt_admit.model.messages import cut, ordinal, scheduler_words
 from virt_admit.model.problems import ProblemCause
 
 Ends = Callable[[str, str], StateEffect]
@@ -383,7 +383,7 @@ def _until(case: Case) -> str:
 
 
 def _words(found: VmState) -> str:
-    return f": {cut(found.detail, 200)}" if found.detail else ""
+    return f": {scheduler_words(found.detail, 200)}" if found.detail else ""
 
 
 def _to(found: VmState) -> str:
