@@ -105,7 +105,7 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     size = limit_ranges.defaulted(launcher_resources.pod(given, cluster), ranges)
     if refused := limit_ranges.refusal(size, ranges):
         root, command = problem_of(ProblemCause.LIMIT_RANGE, vmi), _edit(ranges, namespace)
-        return Problem(f"{refused}: {_EACH}", typed(_OWN, command), id=root, command=command)
+        return Problem(f"{refused}: {EACH}", typed(_OWN, command), id=root, command=command)
     counted = _usage([size], 0)
     gone = [pod for pod in cluster.known(POD, namespace) if pod.at("spec", "nodeName").text in nodes] if known else []
     freed = _usage((pod_size.read(pod["spec"]) for pod in gone), 0)
@@ -114,14 +114,14 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
         for name, limit in hard_limits(quota).items():
             lack = used.get(name, 0) - freed.get(name, 0) + counted.get(name, 0) - limit
             if name in used and counted.get(name, 0) > 0 and lack > 0:
-                reason = f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {_EACH}"
+                reason = f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {EACH}"
                 command = kubectl("edit", RESOURCE_QUOTA, quota.name, namespace)
                 root = problem_of(ProblemCause.QUOTA, quota)
                 return Problem(reason, typed("raise the quota", command), id=root, command=command)
     return None
 
 
-_EACH: Final = "every new pod of it is refused"
+EACH: Final = "every new pod of it is refused"
 
 
 def _as_restarted(vmi: Object, cluster: Cluster) -> ExpandedVmi | None:
