@@ -100,3 +100,21 @@ def test_a_text_ends_with_one_mark():
 def test_the_command_at_the_end_of_a_remedy():
     assert messages.command_of("stop it (or wait): virtctl stop a -n b") == "virtctl stop a -n b"
     assert messages.command_of("see: kubectl get pods; then wait") == ""
+
+
+TAINT = "node.example.com/uninitialized"
+UNFIT = (
+    "0/9 nodes are available: 1 Insufficient cpu, 3 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+    f"4 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {{{TAINT}: true}}. preemption: "
+    "0/9 nodes are available: 1 No preemption victims found for incoming pod, 8 Preemption is not helpful for scheduling."
+)
+
+
+def test_the_reasons_of_the_scheduler_stay_whole():
+    assert messages.scheduler_words(UNFIT, 400) == UNFIT.partition(". preemption")[0]
+    short = messages.scheduler_words(UNFIT, 200)
+    assert TAINT in short
+    assert short.endswith(f"1 had untolerated taint {{{TAINT}: true}} and 1 more reason")
+    assert messages.scheduler_words(UNFIT, 70) == "0/9 nodes are available: 1 Insufficient cpu and 3 more reasons"
+    assert messages.scheduler_words("no words of it\nat all", 100) == "no words of it at all"
+    assert len(messages.scheduler_words("x " * 200, 100)) <= 100

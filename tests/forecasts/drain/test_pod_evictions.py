@@ -103,7 +103,8 @@ def test_a_budget_waits_for_pods_that_do_not_become_healthy_by_themselves():
 
 def test_two_budgets_for_one_pod_always_refuse():
     (blocker,) = of_node(pod(), budget(allowed=1), budget("more", allowed=1)).blockers
-    assert (blocker.kind, blocker.name, blocker.now) == ("Pod", "web-1", False)
+    assert (blocker.kind, blocker.name, blocker.now) == ("PodDisruptionBudget", "more", False)
+    assert blocker.remedy.endswith(": kubectl describe pdb -n shop")
 
 
 def test_a_budget_is_named_once_however_many_pods_it_protects():
@@ -212,7 +213,9 @@ def test_flags():
     ]
     assert plain[0].pods == ("shop/virt-launcher",)
     assert "keep no data" in plain[0].cost
-    assert "lost" in found.needs[1].cost
+    assert found.needs[1].cost == (
+        "Data in emptyDir volumes of shop/cache is lost; virt-launcher pods keep no data there."
+    )
 
 
 def guest(**status):

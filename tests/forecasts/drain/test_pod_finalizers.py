@@ -44,7 +44,7 @@ def asked(*objects: Any, complete: tuple[str, ...] = ("*",)) -> tuple[str, str]:
 def test_the_controller_crashes() -> None:
     reason, remedy = asked(kept(ARGO), controller("workflow-controller-6b-x"))
     assert reason == (
-        "It should have ended 180 minutes ago, but finalizer workflows.argoproj.io/status is still set: its controller, "
+        "it should have ended 3 h 00 ago, but finalizer workflows.argoproj.io/status is still set: its controller, "
         "Deployment argo/workflow-controller, does not work (CrashLoopBackOff: back-off 5m0s restarting)"
     )
     assert remedy == (
@@ -97,3 +97,53 @@ def test_a_chart_writes_its_name_before_that_of_the_controller() -> None:
     reason, remedy = asked(kept(ARGO), controller("argo-workflows-workflow-controller-6b-x", ready=True, state={}))
     assert reason.endswith("is still set")
     assert remedy.startswith("See why Deployment argo/argo-workflows-workflow-controller does not remove it")
+
+
+TRACKED = "batch.kubernetes.io/job-tracking"
+
+
+def of_job(phase: str = "Succeeded", *others: str, owner: bool = True) -> Any:
+    references = [{"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": "u1", "controller": True}]
+    found = kept(*others, TRACKED)
+    found.data["metadata"]["ownerReferences"] = references if owner else []
+    found.data["status"]["phase"] = phase
+    return found
+
+
+def job(uid: str = "u1") -> Any:
+    return manifest("batch/v1", "Job", "nightly", "etl", metadata={"uid": uid})
+
+
+@pytest.mark.parametrize("others", [(), (job("u2"),)])
+def test_a_pod_whose_job_is_gone(others: tuple[Any, ...]) -> None:
+    reason, remedy = asked(of_job(), *others)
+    assert f"finalizer {TRACKED} is still set: it has ended (Succeeded) and its Job nightly does not exist" in reason
+    assert remedy.startswith("Nothing else needs this finalizer, so remove it alone: kubectl patch pod job-1 -n etl")
+    assert f'{{"op":"test","path":"/metadata/finalizers/0","value":"{TRACKED}"}}' in remedy
+
+
+def test_only_that_finalizer_is_removed() -> None:
+    found = of_job("Failed")
+    found.data["metadata"]["finalizers"].append("example.com/archive")
+    reason, remedy = asked(found)
+    assert f"finalizers {TRACKED}, example.com/archive are still set" in reason
+    assert "example.com" not in remedy
+
+
+def test_a_pod_without_a_job() -> None:
+    assert "belongs to no Job any more" in asked(of_job(owner=False))[0]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [of_job(), job()],
+        [of_job("Running")],
+    ],
+)
+def test_a_job_that_may_be_counted(objects: list[Any]) -> None:
+    assert asked(*objects)[1].startswith("Repair kube-controller-manager")
+
+
+def test_jobs_that_were_not_read() -> None:
+    assert asked(of_job(), complete=("pods", "nodes"))[1].startswith("Repair kube-controller-manager")

@@ -71,7 +71,7 @@ def test_a_container_that_fails_says_why():
     failing.data["status"]["containerStatuses"] = [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
     reason, remedy = blocker(node("a"), failing)
     assert reason.endswith(": web-2 cannot start (CrashLoopBackOff)")
-    assert remedy.endswith("kubectl describe pod web-2 -n shop")
+    assert remedy.endswith("kubectl logs web-2 -n shop --previous")
 
 
 @pytest.mark.parametrize(

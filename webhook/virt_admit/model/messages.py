@@ -79,6 +79,33 @@ def _ends(mark: re.Pattern[str], text: str) -> list[int]:
     return [start for start in starts if text.count("(", 0, start) <= text.count(")", 0, start)]
 
 
+def scheduler_words(text: str, length: int) -> str:
+    """Shorten why kube-scheduler finds no node, by whole reasons: the taint at the end may be the one that counts.
+
+    What it says about preemption repeats the reasons. That pods avoid control-plane nodes is the least of them. Source:
+    kubernetes/kubernetes:pkg/scheduler/framework/types.go#FitError.
+    """
+    text = " ".join(text.split())
+    found = text.partition(" preemption: ")[0].rstrip(".")
+    if "nodes are available: " not in found:
+        return cut(text, length)
+    if len(found) <= length:
+        return found
+    begin, _, reasons = found.replace(" node(s)", "").partition("nodes are available: ")
+    begin, left = f"{begin}nodes are available: ", _REASON.split(reasons)
+    left.sort(key=lambda each: _CONTROL_PLANE in each)
+    for number in range(len(left), 0, -1):
+        more = f" and {count(len(left) - number, 'more reason')}" if number < len(left) else ""
+        short = f"{begin}{', '.join(left[:number])}{more}"
+        if len(short) <= length:
+            return short
+    return cut(f"{begin}{left[0]}", length)
+
+
+_REASON: Final = re.compile(r", (?=\d+ )")
+_CONTROL_PLANE: Final = "node-role.kubernetes.io/"
+
+
 def cut_bytes(text: str, size: int) -> str:
     """Truncate a text to ``size`` bytes of UTF-8, as ``cut`` does."""
     if len(text.encode()) <= size:

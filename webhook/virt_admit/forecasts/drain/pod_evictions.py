@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import launcher_pods
@@ -24,8 +24,9 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
-from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
+from virt_admit.forecasts.drain.states import ending_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
@@ -35,7 +36,7 @@ from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import sentence
+from virt_admit.model.messages import names, sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 READS: Final = union(
@@ -48,6 +49,7 @@ READS: Final = union(
     unhealthy_pods.READS,
     stuck_starts.READS,
     pod_finalizers.READS,
+    ending_pods.READS,
     expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -75,13 +77,24 @@ _REMEDY_WITHOUT_SCALE: Final = "Write an integer minAvailable below the number o
 
 
 @dataclass(frozen=True, slots=True)
-class Blocker:
-    """Something other than a VM that keeps a node from becoming empty."""
+class _Obstacle:
+    """Something for which a drain waits."""
 
     kind: str
     namespace: str
     name: str
     reason: str
+
+    @property
+    def subject(self) -> str:
+        """Its kind and full name."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker(_Obstacle):
+    """Something other than a VM that keeps a node from becoming empty."""
+
     remedy: str
     now: bool
     """Whether it is a state of the moment; otherwise it never passes by itself."""
@@ -92,35 +105,23 @@ class Blocker:
     """The nodes whose return ends it."""
     passes: bool = False
     """Whether these nodes are being rebooted and come back within minutes."""
+    since: str | None = None
+    """RFC 3339: since when a budget allows no disruption. None: not known."""
 
     @property
     def id(self) -> ProblemId:
         """The id of the problem. Its root is this object."""
         return ProblemId(self.cause, self.namespace, self.name)
 
-    @property
-    def subject(self) -> str:
-        """Its kind and full name."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
-
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(_Obstacle):
     """Something that a drain waits for, and that passes by itself."""
 
-    kind: str
-    namespace: str
-    name: str
-    reason: str
     since: str | None = None
     """RFC 3339. None: not known."""
     until: str | None = None
     """RFC 3339. None: not known."""
-
-    @property
-    def subject(self) -> str:
-        """Its kind and full name."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +191,11 @@ def of_node(
         unseen.append(f"when node {node} reports again, or is freed")
     elif silent is not None:
         blockers.append(silent)
-    found_waits = {(each.kind, each.namespace, each.name): each for each in reversed(waits)}
+    found_waits = tuple(reversed({(each.kind, each.namespace, each.name): each for each in reversed(waits)}.values()))
     return PodEvictions(
         tuple(_silent_last(tuple(_once(blockers)))),
         tuple(_needs(pods)),
-        tuple(reversed(found_waits.values())),
+        found_waits,
         tuple(dict.fromkeys(unseen)),
         tuple(_once(passing)),
     )
@@ -215,16 +216,12 @@ def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
         return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
     if node is not None and node_health.cannot_end_pods(node):
-        reason = f"its kubelet cannot end pods ({node_health.unready(node)})"
-        cause = ProblemCause.NODE_CANNOT_END_PODS
+        reason, cause = f"its kubelet cannot end pods ({node_health.unready(node)})", ProblemCause.NODE_CANNOT_END_PODS
         return Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
     return None
 
 
 _FENCE: Final = "repair or fence the node"
-
-
-# --- flags -------------------------------------------------------------------------------------------------------
 
 
 def _needs(pods: Sequence[Object]) -> Iterator[Need]:
@@ -233,9 +230,11 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
         yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
     keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
     if keeping:
-        losing = any(not evicted_pods.is_of_vm(pod) for pod in keeping)
+        own = sorted(pod.full_name for pod in keeping if not evicted_pods.is_of_vm(pod))
+        of = f" of {names(own)}" if len(own) < len(keeping) else ""
+        none = "virt-launcher pods keep no data there."
         cost = (
-            "Data in emptyDir volumes is lost." if losing else "No data is lost: virt-launcher pods keep no data there."
+            f"Data in emptyDir volumes{of} is lost{f'; {none}' if of else '.'}" if own else f"No data is lost: {none}"
         )
         yield Need(DELETE_DATA, tuple(sorted(pod.full_name for pod in keeping)), cost)
 
@@ -268,11 +267,14 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     if len(budgets) > 1:
         if (replacing := _replacing(budgets)) is not None:
             return replacing
-        which = ", ".join(sorted(budget.name for budget in budgets))
-        reason = f"PodDisruptionBudgets {which} select the same pod, and the Eviction API refuses such pods"
-        remedy = "Let one budget alone select the pod."
-        return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=False, cause=ProblemCause.SEVERAL_BUDGETS)
-    return (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
+        place, cause = (PDB.kind, pod.namespace, budgets[0].name), ProblemCause.SEVERAL_BUDGETS
+        which = ", ".join(budget.name for budget in budgets[1:])
+        reason = f"it and {which} select the same pods, and the Eviction API refuses such pods, whatever they allow"
+        remedy = typed("Let one budget alone select each pod", kubectl("describe", PDB, "", pod.namespace))
+        return Blocker(*place, reason, remedy, now=False, cause=cause)
+    refused = (_refusal(pod, budgets[0], cluster) if budgets else None) or _rolled_by_strimzi(pod, cluster)
+    last = "" if refused else ending_pods.may_last(pod)
+    return Wait(POD.kind, pod.namespace, pod.name, last) if last else refused
 
 
 def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
@@ -296,12 +298,11 @@ def _rolled_by_strimzi(pod: Object, cluster: Cluster) -> Blocker | None:
     if not drain_cleaner.refuses(pod, cluster):
         return None
     reason = "Strimzi's Drain Cleaner refuses its eviction with an error, on which kubectl drain gives up, and rolls it"
-    remedy = "Drain again once Strimzi has moved the pod."
-    cause = ProblemCause.EVICTION_REFUSED
+    remedy, cause = "Drain again once Strimzi has moved the pod.", ProblemCause.EVICTION_REFUSED
     return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause, repeatable=True)
 
 
-def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
+def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     """Return why a pod that is being deleted does not go away; None while that may still be a matter of seconds.
 
     ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod that is still there
@@ -311,20 +312,28 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
     if not silent and (late is None or late < STUCK_AFTER):
-        return None
-    since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
+        return _ending(pod, cluster)
+    since = f"it should have ended {clock.duration(late)} ago" if late else "it is being deleted"
     if finalizers:
         held = pod_finalizers.held(pod, finalizers[0], cluster)
-        why = f"finalizer {finalizers[0]} is still set" + (f": {held.why}" if held.why else "")
-        remedy = held.remedy
+        why, remedy = f"{held.title} still set" + (f": {held.why}" if held.why else ""), held.remedy
     elif silent:
         node = pod.at("spec", "nodeName").text or ""
         why = "the kubelet of its node does not report"
         remedy = sentence(awaited_return.advice(node, cluster, _FENCE))
     else:
         why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
-    reason = f"{since}, but {why}"
-    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=ProblemCause.POD_NOT_ENDING)
+    reason, cause = f"{since}, but {why}", ProblemCause.POD_NOT_ENDING
+    return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause)
+
+
+def _ending(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
+    """Return until when a pod may stay whose grace period is not over. The guest of a VM has a line of its own."""
+    end = None if evicted_pods.is_of_vm(pod) else ending_pods.of_deleted(pod, cluster)
+    if end is None or end.left < ending_pods.USUAL:
+        return end and Wait(POD.kind, pod.namespace, pod.name, end.reason, until=end.until)
+    place, cause, brief = (pod.namespace, pod.name), ProblemCause.POD_NOT_ENDING, end.left < ending_pods.LONG
+    return Blocker(POD.kind, *place, end.reason, end.remedy, now=True, cause=cause, repeatable=brief)
 
 
 def _is_silent(pod: Object, cluster: Cluster) -> bool:
@@ -360,7 +369,7 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
             return None
         if answer.way is Way.WAITS:
             return Wait(kind, namespace, name, answer.reason)
-        return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster))
+        return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
     choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
         scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))
@@ -376,21 +385,14 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
     remedy = f"Wait until its pods are healthy, or repair them{choice}."
     answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)
-    return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster, choice))
+    return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster, choice), cluster)
 
 
-def _refused(budget: Object, answer: OperatorAnswer) -> Blocker:
-    now, place = answer.way is Way.NOW, (budget.namespace, budget.name)
-    return Blocker(
-        PDB.kind,
-        *place,
-        answer.reason,
-        answer.remedy,
-        now,
-        ProblemCause.BUDGET,
-        awaits=answer.awaits,
-        passes=answer.passes,
-    )
+def _refused(budget: Object, answer: OperatorAnswer, cluster: Cluster) -> Blocker:
+    now, since = answer.way is Way.NOW, pod_budgets.refuses_since(budget)
+    reason = f"{answer.reason}{pod_budgets.lasting(since, cluster)}" if now and not answer.awaits else answer.reason
+    found = Blocker(PDB.kind, budget.namespace, budget.name, reason, answer.remedy, now, ProblemCause.BUDGET)
+    return replace(found, awaits=answer.awaits, passes=answer.passes, since=since)
 
 
 def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:

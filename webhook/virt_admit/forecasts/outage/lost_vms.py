@@ -55,7 +55,6 @@ class LossOutcome(enum.StrEnum):
 
 
 DISK: Final = "DiskLost"
-WEBHOOK: Final = "WebhookLost"
 NOT_BACK: Final = (LossOutcome.LOST, LossOutcome.NEVER, LossOutcome.NODE, LossOutcome.ROOM)
 """Outcomes with which a cluster does not survive."""
 
@@ -78,7 +77,7 @@ class LostVm:
     fresh: bool = False
     """Whether it comes back without the data of some disks."""
     cause: str = ""
-    """What else than health checks and nodes keeps it from starting: ``DISK`` or ``WEBHOOK``."""
+    """What else than health checks and nodes keeps it from starting: ``DISK`` or that of ``lost_webhooks``."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
 
@@ -293,10 +292,8 @@ def _row(
     disk = lost_storage.of(vmi, pod.claims, loss)
     gone = disk is not None and disk.certain
     hooks = lost_webhooks.on_start(vmi, silent, loss.cluster)
-    if comes and loss.stopped:
-        return row(LossOutcome.NEVER, loss.stopped, "restore the control plane")
-    if comes and hooks.never is not None:
-        return row(LossOutcome.NEVER, hooks.never.reason, hooks.never.remedy, cause=WEBHOOK)
+    if comes and (never := lost_webhooks.never(vmi, hooks, loss)) is not None:
+        return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
         nowhere = bool(bound) or gone or pod.full_name in room.nowhere
         why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"

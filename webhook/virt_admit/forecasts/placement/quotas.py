@@ -9,19 +9,22 @@ pkg/quota/v1/evaluator/core/{pods,persistent_volume_claims}.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from virt_admit.forecasts.placement import candidates, migration_demand
 from virt_admit.forecasts.placement.migration_demand import Demand
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.launcher import limit_ranges
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, expand
+from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
+from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amount, are_quantities, show
 
@@ -58,9 +61,13 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     for pod, words in ((demand.launcher, "a second pod"), (demand.attachment, "the pod that attaches its volumes")):
         refused = limit_ranges.refusal(pod, ranges) if pod is not None else ""
         if refused:
-            own = "change what the pod requests, or the LimitRange"
-            remedy = own if pod is demand.launcher else attachment_remedy(cluster)
-            yield Problem(f"{refused}: {words} is refused", remedy, id=problem_of(ProblemCause.LIMIT_RANGE, vmi))
+            remedy = _OWN if pod is demand.launcher else attachment_remedy(cluster)
+            yield Problem(
+                f"{refused}: {words} is refused",
+                remedy,
+                id=problem_of(ProblemCause.LIMIT_RANGE, vmi),
+                command=_edit(ranges, namespace),
+            )
     unseen = ""
     for quota in found:
         try:
@@ -75,6 +82,55 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
             yield Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
     if unseen:
         raise Unseen(unseen)
+
+
+_OWN: Final = "change what the pod requests, or the LimitRange"
+
+
+def _edit(ranges: Sequence[Object], namespace: str) -> str:
+    """Return the command that edits the LimitRange of a namespace; with several the administrator chooses."""
+    return kubectl("edit", LIMIT_RANGE, ranges[0].name if len(ranges) == 1 else "", namespace)
+
+
+def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Problem | None:
+    """Return why the new launcher pod of a VM is refused after the loss of these nodes; None: it is not, or perhaps not.
+
+    A quota counts the pods of these nodes no more (pods.go#QuotaV1Pod), also those that other nodes get again.
+    """
+    namespace = vms.namespace_of(vmi)
+    ranges, known = limit_ranges.of_namespace(cluster, namespace), tuple(cluster.known(RESOURCE_QUOTA, namespace))
+    given = _as_restarted(vmi, cluster) if ranges or known else None
+    if given is None:
+        return None
+    size = limit_ranges.defaulted(launcher_resources.pod(given, cluster), ranges)
+    if refused := limit_ranges.refusal(size, ranges):
+        root, command = problem_of(ProblemCause.LIMIT_RANGE, vmi), _edit(ranges, namespace)
+        return Problem(f"{refused}: {EACH}", typed(_OWN, command), id=root, command=command)
+    counted = _usage([size], 0)
+    gone = [pod for pod in cluster.known(POD, namespace) if pod.at("spec", "nodeName").text in nodes] if known else []
+    freed = _usage((pod_size.read(pod["spec"]) for pod in gone), 0)
+    for quota in known:
+        used = _used(quota) if counts_pods_of(quota, vmi.at("spec", "priorityClassName").text or "") else {}
+        for name, limit in hard_limits(quota).items():
+            lack = used.get(name, 0) - freed.get(name, 0) + counted.get(name, 0) - limit
+            if name in used and counted.get(name, 0) > 0 and lack > 0:
+                reason = f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {EACH}"
+                command = kubectl("edit", RESOURCE_QUOTA, quota.name, namespace)
+                root = problem_of(ProblemCause.QUOTA, quota)
+                return Problem(reason, typed("raise the quota", command), id=root, command=command)
+    return None
+
+
+EACH: Final = "every new pod of it is refused"
+
+
+def _as_restarted(vmi: Object, cluster: Cluster) -> ExpandedVmi | None:
+    """Return the spec with which a VM starts again; None: it cannot be read, or its size not be computed."""
+    try:
+        given = expand(vmis.owner_vm(vmi, cluster) or vmi, cluster)
+    except Unseen:
+        return None
+    return None if given.unseen or any(True for _ in launcher_resources.unseen(given, cluster)) else given
 
 
 def attachment_remedy(cluster: Cluster) -> str:

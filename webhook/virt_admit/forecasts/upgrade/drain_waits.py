@@ -110,6 +110,15 @@ def awaited(plan: Plan) -> Iterator[str]:
         yield f"{names(away)} is back, and what guards it has ended, before the drain of {names(held)}"
 
 
+def ending(plan: Plan) -> Iterator[str]:
+    """Yield which pods end as fast as others, although their grace period is long: the kubelet waits for them."""
+    for node in plan.nodes:
+        late = (each for each in node.pods.blockers if each.repeatable and each.cause == ProblemCause.POD_NOT_ENDING)
+        for each in (*node.pods.waits, *late):
+            if each.kind == POD.kind:
+                yield f"{each.subject} on {node.name} ends within minutes: {each.reason}"
+
+
 def _drained_by_machine(cluster: Cluster) -> Mapping[str, Object]:
     """Return the Machine of Cluster API of each node whose drain no time-out ends, and which has not ended."""
     found = (each for each in cluster.known(CAPI_MACHINE) if machine_drain.timeout(each) is None)

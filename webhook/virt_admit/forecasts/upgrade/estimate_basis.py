@@ -49,6 +49,7 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     yield from _machines(basis.driver, cluster)
     yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
     yield from drain_waits.awaited(basis.plan)
+    yield from drain_waits.ending(basis.plan)
 
 
 def _machines(driver: Driver, cluster: Cluster) -> Iterator[str]:

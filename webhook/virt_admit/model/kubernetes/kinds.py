@@ -297,9 +297,8 @@ DAEMON_SET: Final = Kind("apps", ("v1",), "daemonsets", "DaemonSet", snapshot_fi
 STATEFUL_SET: Final = Kind(
     "apps", ("v1",), "statefulsets", "StatefulSet", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
-REPLICA_SET: Final = Kind(
-    "apps", ("v1",), "replicasets", "ReplicaSet", numerous=True, snapshot_filtered=True, not_at_admission=True
-)
+REPLICA_SET: Final = DEPLOYMENT._replace(plural="replicasets", kind="ReplicaSet")
+JOB: Final = Kind("batch", ("v1",), "jobs", "Job", numerous=True, snapshot_filtered=True, not_at_admission=True)
 AUTOSCALER: Final = Kind(
     "autoscaling",
     ("v2", "v1"),
@@ -366,7 +365,7 @@ ELASTICSEARCH: Final = Kind("elasticsearch.k8s.elastic.co", ("v1",), "elasticsea
 
 ALL: Final[tuple[Kind, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Kind))
 
-BUILT_IN_GROUPS: Final = frozenset(("", "apps", "autoscaling", "policy", "certificates.k8s.io")) | {
+BUILT_IN_GROUPS: Final = frozenset(("", "apps", "autoscaling", "batch", "policy", "certificates.k8s.io")) | {
     f"{group}.k8s.io" for group in ("admissionregistration", "apiregistration", "coordination", "discovery", "storage")
 }
 """The groups among ``ALL`` that every API server has; the others come with a CustomResourceDefinition."""

@@ -27,7 +27,7 @@ from virt_admit.reports.html.page import (
     worst_first,
 )
 from virt_admit.reports.unavailable_data import may_lack_vms
-from virt_admit.reports.upgrade.text import so_far, when
+from virt_admit.reports.upgrade.text import grouped, so_far, when
 
 _MOST_LANES = 40
 
@@ -42,7 +42,7 @@ def page(
     nodes = sum(len(wave.nodes) for wave in result.waves)
     often = sum(vm.moves > 1 for vm in result.vms)
     tiles: tuple[Tile, ...] = (
-        Tile(BAD, len(result.stops), "causes that stop it"),
+        Tile(BAD, len(grouped(result.stops)), "causes that stop it"),
         Tile(NOTICE, nodes, "nodes"),
         Tile(NOTICE, len(result.waves), "waves"),
     )
@@ -64,7 +64,7 @@ def page(
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.possible is False:
-        return PageVerdict(BAD, "No", f"The upgrade stops: {count(len(result.stops), 'cause')}.")
+        return PageVerdict(BAD, "No", f"The upgrade stops: {count(len(grouped(result.stops)), 'cause')}.")
     if result.possible is None or result.duration is None:
         return PageVerdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
     until = f" It ends {when(result.duration, start)}." if start else ""

@@ -46,7 +46,7 @@ def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return whether the upgrade completes, and in which time."""
     nodes = sum(len(wave.nodes) for wave in result.waves)
     if result.possible is False:
-        return f"No: the upgrade stops ({count(len(result.stops), 'cause')})."
+        return f"No: the upgrade stops ({count(len(grouped(result.stops)), 'cause')})."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {result.duration.clock(start)}" if start is not None else ""
@@ -119,14 +119,24 @@ def _operators(result: Rehearsal) -> Iterator[str]:
         yield ""
 
 
+def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
+    """Return the stops by their cause: one budget may stop the upgrade at several nodes."""
+    found: dict[Stop, list[Stop]] = {}
+    for stop in stops:
+        found.setdefault(replace(stop, node="*" if stop.node else ""), []).append(stop)
+    return list(found.values())
+
+
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
-    for stop in stops[:_MOST]:
-        yield f"stops at {stop.node}: {stop.reason}" if stop.node else f"stops: {stop.reason}"
+    groups = grouped(stops)
+    for same in groups[:_MOST]:
+        stop, where = same[0], names(each.node for each in same)
+        yield f"stops at {where}: {stop.reason}" if stop.node else f"stops: {stop.reason}"
         yield f"  to do: {stop.remedy}"
         if stop.behind:
             yield f"  behind: {names(map(str, stop.behind), 80)}"
-    if len(stops) > _MOST:
-        yield f"and {len(stops) - _MOST} more stops"
+    if len(groups) > _MOST:
+        yield f"and {len(groups) - _MOST} more stops"
     if stops:
         yield ""
 

@@ -3,13 +3,13 @@
 **Why.** Who drains the node tries the eviction again and again without an error of its own: ``kubectl drain``, a roll-out, or a
 Machine that is being deleted and is not replaced before its node is empty.
 
-**Fix.** End what the finding names. ``virt-admit drain NAME`` has the whole reason, and the remedy with its command.
+**Fix.** End what the finding names. ``virt-admit drain NAME`` has everything that holds the node.
 """
 
 from collections.abc import Iterator
 from datetime import timedelta
 
-from virt_admit.forecasts.drain import pod_evictions, progress
+from virt_admit.forecasts.drain import pod_evictions, progress, typed_remedies
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
@@ -17,7 +17,7 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import entry, more_may_exist
-from virt_admit.model.messages import cut, ended
+from virt_admit.model.messages import advice_of, command_of, cut, ended
 from virt_admit.model.remediation import machine_drain
 from virt_admit.rule import (
     CAPI_MACHINE,
@@ -66,22 +66,30 @@ def check(node: Object, context: Context) -> Findings:
     machine = next(_deleted(node.name, cluster), None)
     spared = frozenset(_spared(node.name, machine, cluster))
     lasting = pod_evictions.of_node(cluster, node.name, spared=spared).lasting
-    found = [each for each in lasting if each.cause not in _TOLD and not _is_of_the_moment(each, start)]
-    unread = list(more_may_exist(cluster, CAPI_MACHINE)) if found and start.cause is DrainCause.CORDON else []
+    held = [each for each in lasting if each.cause not in _TOLD and not _is_of_the_moment(each, start, cluster)]
+    unread = list(more_may_exist(cluster, CAPI_MACHINE)) if held and start.cause is DrainCause.CORDON else []
     if unread:  # a Machine that is being deleted may leave these pods alone
         yield from unread
-    elif found:
-        path = node.metadata["name"].path
+    elif held:
+        path, found = node.metadata["name"].path, held[0]
         begin = _begin(start, machine, clock.duration(age))
-        message = f"{found[0].subject}: {found[0].reason}"
-        told = cut(message, check.room(path) - len(begin) - 1)
-        command = shell("virt-admit", "drain", argument(node.name))
-        yield Finding(path, ended(f"{begin}{told}"), value=node.name, problem=found[0].id, command=command)
+        remedy = typed_remedies.of_blocker(found)
+        words = f"{found.subject}: {found.reason}"
+        told = ended(cut(words, check.room(path) - len(begin) - 1))
+        message = check.first_that_fits(path, f"{begin}{ended(words)} {advice_of(remedy)}", f"{begin}{told}")
+        command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
+        yield Finding(path, message, value=node.name, problem=found.id, command=command)
 
 
-def _is_of_the_moment(blocker: Blocker, start: DrainStart) -> bool:
-    """Return whether a budget of a node that is only cordoned refuses now: perhaps nothing drains it, and a pod restarts."""
-    return start.cause is DrainCause.CORDON and blocker.kind == PDB.kind and blocker.now
+def _is_of_the_moment(blocker: Blocker, start: DrainStart, cluster: Cluster) -> bool:
+    """Return whether a budget of a node that is only cordoned refuses now: perhaps nothing drains it, and a pod restarts.
+
+    A budget says itself since when it allows no disruption.
+    """
+    if start.cause is not DrainCause.CORDON or blocker.kind != PDB.kind or not blocker.now:
+        return False
+    refuses = clock.since(blocker.since, cluster)
+    return refuses is None or refuses < _PATIENCE
 
 
 def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:

@@ -21,7 +21,7 @@ from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
-from virt_admit.forecasts.placement import no_target
+from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
@@ -48,7 +48,11 @@ class Params:
 
 @rule(
     kinds=(VMI,),
-    reads=union(vm_outcomes.READS, {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()}),
+    reads=union(
+        vm_outcomes.READS,
+        quotas.READS,
+        {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()},
+    ),
     action=Action.AUDIT,
     event="DrainBlocked",
     at_admission=False,
@@ -117,7 +121,7 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
 
 
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
-    """Yield that the target pod of a migration does not start: the next one meets the same cause."""
+    """Yield that the target pod of a migration is refused or does not start: the next one meets the same cause."""
     found = vm_states.of(vmi, cluster)
     if found.state not in _OF_TARGET or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
         return
@@ -131,7 +135,7 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     yield Finding(mark.path, f"{begin}{reason} {advice}", command=command_of(ruled.remedy))
 
 
-_OF_TARGET: Final = (State.TARGET_PENDING, State.TARGET_NOT_READY)
+_OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
 _TARGET_STARTS: Final = timedelta(minutes=10)
 """A target pod has pulled its images and attached its volumes by then."""
 

@@ -26,6 +26,8 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     not_ready,
     selected_labels,
 )
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     BUILT_IN_GROUPS,
@@ -92,10 +94,19 @@ def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Operator
     if known is None:
         return None
     try:
-        return known.judge(PodEviction(pod, budget, never, cluster))
+        return _shown(known.judge(PodEviction(pod, budget, never, cluster)), budget)
     except Unseen as unseen:
         about = f"{PDB.kind} {budget.full_name}"
         raise Unseen(f"whether {known.name} makes way for {about} ({unseen.what})") from None
+
+
+def _shown(answer: OperatorAnswer | None, budget: Object) -> OperatorAnswer | None:
+    """Return an answer whose remedy has the command that shows the object with the cause: the budget shows none."""
+    if answer is None or not answer.remedy or answer.of_pods or "kubectl " in answer.remedy:
+        return answer
+    owners = ((kinds.find(each.group, each.kind), each.name) for each in _owners(budget))
+    command = next((kubectl("describe", kind, name, budget.namespace) for kind, name in owners if kind), "")
+    return answer._replace(remedy=typed(answer.remedy, command))
 
 
 def _owners(budget: Object) -> Iterator[Owner]:
@@ -213,7 +224,8 @@ def _elasticsearch(eviction: PodEviction) -> OperatorAnswer:
     health = found.at("status", "health").text or "unknown"
     if health != "green":
         reason = f"the health of {owner} is {health}, and ECK allows no disruption until it is green"
-        return OperatorAnswer(Way.NOW, reason, f"Wait until {owner} is green, or repair it.")
+        why = "GET _cluster/allocation/explain says what keeps them"
+        return OperatorAnswer(Way.NOW, reason, f"Wait until {owner} is green, or assign all shards of it ({why}).")
     role = _single_role(found)
     if role:
         reason = f"{owner} has a single {role} node, and ECK allows no disruption of the cluster"

@@ -6,8 +6,10 @@ Source: k8s.io/kubernetes pkg/controller/disruption/disruption.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
 
-from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry, gather
 from virt_admit.model.kubernetes.kinds import PDB, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -97,6 +99,22 @@ def enough(budget: Object) -> int:
 def lacks_scale(budget: Object) -> bool:
     """Whether the disruption controller cannot count the pods: only an integer ``minAvailable`` needs no scale."""
     return budget.condition("DisruptionAllowed")["reason"].text == "SyncFailed"
+
+
+def refuses_since(budget: Object) -> str | None:
+    """Return since when a budget allows no disruption, RFC 3339; None: it does, or does not say it."""
+    told = budget.condition("DisruptionAllowed")
+    return told["lastTransitionTime"].text if told["status"].text == "False" else None
+
+
+def lasting(since: str | None, cluster: Cluster) -> str:
+    """Return for how long a budget has allowed no disruption; empty: that is not long."""
+    age = clock.since(since, cluster)
+    return f"; it has allowed none for {clock.duration(age)}" if age is not None and age >= _LONG else ""
+
+
+_LONG: Final = timedelta(minutes=10)
+"""A pod that was evicted or restarted is ready elsewhere by then."""
 
 
 def _expected(budget: Object, cluster: Cluster) -> int:

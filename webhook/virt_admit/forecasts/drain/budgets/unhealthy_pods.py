@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import names
+from virt_admit.model.messages import command_of, names
 from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
@@ -67,11 +67,11 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
     stopped = next(filter(None, (_stopped(each, cluster) for each in found)), "")
     ill = [(each, why) for each in (*found, pod) if _is_unhealthy(each) and (why := _failure(each, cluster))]
     if ill and not stopped:
-        first, why = ill[0]
-        reason = f"{names(sorted(each.name for each, _ in ill), _SHOWN)} cannot start ({why.rstrip('.')})"
-        return HeldUp(
-            reason, typed(f"Repair these pods, which do not become healthy by themselves{choice}", _describe(first))
-        )
+        first, why = next((found for found in ill if found[0] is pod), ill[0])
+        why, command = _of_crash(first, cluster) or (why, _describe(first))
+        example = f"{first.name}: " if len(ill) > 1 else ""
+        reason = f"{names(sorted(each.name for each, _ in ill), _SHOWN)} cannot start ({example}{why.rstrip('.')})"
+        return HeldUp(reason, typed(f"Repair these pods, which do not become healthy by themselves{choice}", command))
     if not found:
         return None
     first = next((each for each in found if each not in waiting), found[0])
@@ -128,6 +128,14 @@ def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
 
 def _failure(pod: Object, cluster: Cluster) -> str:
     return pod_starts.failure(pod, cluster) if pod.at("spec", "nodeName").text else ""
+
+
+def _of_crash(pod: Object, cluster: Cluster) -> tuple[str, str] | None:
+    """Return how the program of a pod ends again and again, and the command that shows why; None: nothing says so."""
+    broken = broken_pods.of_pod(pod, cluster)
+    if broken is None or not broken.why.startswith("CrashLoop"):
+        return None
+    return broken.why, command_of(broken.remedy) or _describe(pod)
 
 
 def _describe(pod: Object) -> str:

@@ -32,7 +32,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, shorten
+from virt_admit.model.messages import cut_middle, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.resources import amount, show
@@ -206,7 +206,7 @@ def _failure(pod: Object, cluster: Cluster) -> str:
 def _unschedulable(pods: Iterable[Object]) -> str:
     placed = (pod.condition("PodScheduled") for pod in pods if not pod.at("spec", "nodeName").text)
     said = next((each["message"].text or "" for each in placed if each["status"].text == "False"), "")
-    return f"kube-scheduler finds no node for it: {shorten(said, _LONGEST)}" if said else ""
+    return f"kube-scheduler finds no node for it: {scheduler_words(said, _LONGEST)}" if said else ""
 
 
 # --- a claim that is Pending ---------------------------------------------------------------------------------------

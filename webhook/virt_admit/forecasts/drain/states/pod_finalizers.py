@@ -1,7 +1,8 @@
 """Which controller removes a finalizer of a pod, and whether it works.
 
 Sources: argoproj/argo-workflows:workflow/common/common.go#FinalizerPodStatus; kubernetes-sigs/kueue:pkg/controller/jobs/pod/
-pod_webhook.go#PodFinalizer; kubernetes/kubernetes:pkg/apis/batch/types.go#JobTrackingFinalizer.
+pod_webhook.go#PodFinalizer; kubernetes/kubernetes:pkg/apis/batch/types.go#JobTrackingFinalizer, pull request 108752: a
+kube-controller-manager without it forgets a pod whose Job is deleted before the pod is counted (issue 108645).
 """
 
 from __future__ import annotations
@@ -12,22 +13,25 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import argument, json_patch, kubectl, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import NAMESPACE, POD
+from virt_admit.model.kubernetes.kinds import JOB, NAMESPACE, POD
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, names
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = union(pod_starts.READS, {POD: ("status.phase", *CONDITIONS)})
+READS: Final[Reads] = union(
+    pod_starts.READS, {JOB: ("metadata.uid",), POD: ("metadata.ownerReferences", "status.phase", *CONDITIONS)}
+)
 
 _DEPLOYMENTS: Final = {
     "workflows.argoproj.io/status": "workflow-controller",
     "kueue.x-k8s.io/managed": "kueue-controller-manager",
 }
 """The Deployment of the controller, by the finalizer."""
-_BUILT_IN: Final = frozenset(("batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"))
+_JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+_BUILT_IN: Final = frozenset((_JOB_TRACKING, "foregroundDeletion", "orphan"))
 _LONGEST: Final = 120
 
 
@@ -37,10 +41,21 @@ class KeptFinalizer(NamedTuple):
     why: str
     """Empty: nothing says so."""
     remedy: str
+    title: str = ""
+    """The finalizers of the pod, as ``finalizer a is``."""
 
 
 def held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
     """Return why the controller of a finalizer does not remove it, as far as that is known, and what to do."""
+    every = [item.text for item in pod.metadata["finalizers"].items() if item.text]
+    title = f"finalizers {names(every)} are" if len(every) > 1 else f"finalizer {finalizer} is"
+    return _held(pod, finalizer, cluster)._replace(title=title)
+
+
+def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
+    if finalizer == _JOB_TRACKING and (gone := _lost_job(pod, cluster)):
+        words = f"{gone}, so kube-controller-manager has no Job to count it for, and its result is not counted any more"
+        return KeptFinalizer(words, _removed("Nothing else needs this finalizer, so remove it alone", pod, finalizer))
     if finalizer in _BUILT_IN:
         return KeptFinalizer("", "Repair kube-controller-manager, which removes the finalizer.")
     name = _DEPLOYMENTS.get(finalizer)
@@ -80,14 +95,35 @@ _NO_PROJECT: Final = frozenset(
 )
 
 
+def _lost_job(pod: Object, cluster: Cluster) -> str:
+    """Return that the Job of a pod that has ended does not exist any more; empty: it does, or that is not known."""
+    phase, owner = pod.at("status", "phase").text or "", pod.controller
+    if phase not in FINISHED or (owner is not None and owner["kind"].text != JOB.kind):
+        return ""
+    if owner is None:
+        return f"it has ended ({phase}) and belongs to no Job any more"
+    name, uid = owner["name"].text or "", owner["uid"].text
+    try:
+        job = cluster.get(JOB, pod.namespace, name)
+    except Unseen:
+        return ""
+    same = job is not None and uid in (None, job.metadata["uid"].text)
+    return "" if same else f"it has ended ({phase}) and its Job {name} does not exist any more"
+
+
 def _by_hand(pod: Object, finalizer: str, project: str) -> str:
     """Return how a finalizer goes whose controller is not installed any more."""
-    index = next((i for i, each in enumerate(pod.metadata["finalizers"].items()) if each.text == finalizer), 0)
-    path = Path("metadata", "finalizers", index)
-    command = json_patch(POD, pod.name, pod.namespace, [Patch("test", path, finalizer), Patch("remove", path)])
     words = (
         f"Start that controller. If {project} is not installed any more, nothing else removes the finalizer, so do it"
     )
+    return _removed(words, pod, finalizer)
+
+
+def _removed(words: str, pod: Object, finalizer: str) -> str:
+    """Return a remedy with the command that removes one finalizer of a pod, and fails if it is not there any more."""
+    index = next((i for i, each in enumerate(pod.metadata["finalizers"].items()) if each.text == finalizer), 0)
+    path = Path("metadata", "finalizers", index)
+    command = json_patch(POD, pod.name, pod.namespace, [Patch("test", path, finalizer), Patch("remove", path)])
     return typed(words, command)
 
 

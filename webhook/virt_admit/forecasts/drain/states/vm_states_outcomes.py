@@ -30,7 +30,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, 
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, ordinal
+from virt_admit.model.messages import cut, ordinal, scheduler_words
 from virt_admit.model.problems import ProblemCause
 
 Ends = Callable[[str, str], StateEffect]
@@ -198,9 +198,7 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
 
 
 def _no_target(case: Case) -> Ruling:
-    since = lasting(case.found.since, case.cluster)
-    reason = f"KubeVirt has not created its target pod {since}"
-    return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
+    return vm_states_targets.no_target(case.vmi, case.found, case.cluster)
 
 
 def _unschedulable(case: Case) -> Ruling:
@@ -367,7 +365,7 @@ def _until(case: Case) -> str:
 
 
 def _words(found: VmState) -> str:
-    return f": {cut(found.detail, 200)}" if found.detail else ""
+    return f": {scheduler_words(found.detail, 200)}" if found.detail else ""
 
 
 def _to(found: VmState) -> str:

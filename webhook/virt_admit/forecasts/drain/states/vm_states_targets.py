@@ -14,12 +14,12 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement import pod_starts, quotas
 from virt_admit.forecasts.placement.components import network_plugins, unpullable_images
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
@@ -76,6 +76,19 @@ def own_node_remedy(vmi: Object, scheduler: str) -> str:
         return f"{enable}, see that the label kubernetes.io/hostname of each node is its own, then migrate again"
     other = "or remove schedulerName from the VM, which takes effect at its next start"
     return typed(f"{enable}, {other}; then migrate again", kubectl("edit", VM, vmi.name, vms.namespace_of(vmi)))
+
+
+def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what it means that KubeVirt has not created the target pod: a LimitRange or a quota explains what it says."""
+    ruled = not_created(vmi, found, f"KubeVirt has not created its target pod {lasting(found.since, cluster)}", cluster)
+    try:
+        refused = quotas.refusal(vmi, cluster)
+    except Unseen:
+        refused = None
+    if refused is None or ruled.effect is StateEffect.UNKNOWN:
+        return ruled
+    remedy = typed(refused.remedy, refused.command) if refused.command else refused.remedy
+    return ruled._replace(reason=f"{ruled.reason} ({refused.reason})", remedy=remedy)
 
 
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import CONTROL, STARTS, Webhook
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
@@ -20,6 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
 
 READS: Final = webhook_reach.READS
@@ -47,6 +49,20 @@ class OnStart(NamedTuple):
     """Whether it starts cannot be determined."""
     later: SilentWebhook | None = None
     """It waits until the webhook runs elsewhere."""
+
+
+def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
+    """Return why no new pod of a VM is made after a loss: the API stops or refuses it; None: one is, as far as is known."""
+    if loss.stopped:
+        return Problem(loss.stopped, "restore the control plane", cause="")
+    if hooks.never is not None:
+        return Problem(hooks.never.reason, hooks.never.remedy, cause=LOST)
+    refused = quotas.start_refusal(vmi, loss.nodes, loss.cluster)
+    return refused._replace(cause="") if refused is not None else None
+
+
+LOST: Final = "WebhookLost"
+"""The cause of a VM that does not start as a webhook does not answer."""
 
 
 def on_start(vmi: Object, found: Sequence[SilentWebhook], cluster: Cluster) -> OnStart:

@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, scheduler_words
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
@@ -72,7 +72,7 @@ def _fault(pod: Object) -> tuple[str, str]:
                 return _end(pod, name, ended), name
     placed = pod.condition("PodScheduled")
     if not pod.at("spec", "nodeName").text and placed["status"].text == "False":
-        return cut(f"it has no node: {placed['message'].text or '?'}", _LONGEST), ""
+        return f"it has no node: {scheduler_words(placed['message'].text or '?', _LONGEST)}", ""
     return "", ""
 
 

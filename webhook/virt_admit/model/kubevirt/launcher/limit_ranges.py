@@ -62,7 +62,7 @@ def _contradiction(containers: Iterable[Container], ranges: Iterable[Object]) ->
             asked = each.requests.get(resource, 0)
             if limit < asked:
                 names = ", ".join(found.name for found in ranges)
-                values = f"limit {show(resource, limit)} is below the request {show(resource, asked)}"
+                values = f"the default limit {show(resource, limit)} is below the request {show(resource, asked)}"
                 return f"LimitRange {names}: {_of(each)}: {resource}: {values}"
     return ""
 

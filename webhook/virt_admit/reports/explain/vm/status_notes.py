@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, names
+from virt_admit.model.messages import capital, cut, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
 
 _LONGEST: Final = 200
@@ -134,7 +134,8 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     node, placed = pod.at("spec", "nodeName").text, pod.condition("PodScheduled")
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
-        yield f"kube-scheduler finds no node for its pod: {cut(placed['message'].text or '?', _LONGEST)}: {described}"
+        why = scheduler_words(placed["message"].text or "?", _LONGEST)
+        yield f"kube-scheduler finds no node for its pod: {why}: {described}"
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -1,0 +1,90 @@
+"""A pod whose grace period is not over: for how long it may hold a drain, and what holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.builders import manifest, node
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2026-01-01T12:00:00Z"
+HOOK = {"exec": {"command": ["sh", "-c", "until drained; do sleep 1; done"]}}
+RABBIT = {"exec": {"command": ["/bin/bash", "-c", "rabbitmq-upgrade await_online_quorum_plus_one -t 604800"]}}
+
+
+def pod(until: str = "", grace: int = 30, hook: Any = None, phase: str = "Running", **labels: str) -> Any:
+    lifecycle = {"lifecycle": {"preStop": hook}} if hook else {}
+    metadata: dict[str, Any] = {
+        "labels": labels,
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "queue", "controller": True}],
+    }
+    if until:
+        metadata |= {"deletionTimestamp": until, "deletionGracePeriodSeconds": grace}
+    spec = {
+        "nodeName": "a",
+        "containers": [{"name": "queue", **lifecycle}],
+        "terminationGracePeriodSeconds": grace,
+    }
+    return manifest("v1", "Pod", "queue-1", "shop", metadata=metadata, spec=spec, status={"phase": phase})
+
+
+def drained(*objects: Any) -> NodePlan:
+    return drain_plan.plan(Snapshot([node("a"), *objects], complete=["*"], time=NOW), "a").nodes[0]
+
+
+def test_a_hook_holds_the_drain_for_days() -> None:
+    found = drained(pod("2026-01-08T09:00:00Z", 604800, HOOK))
+    (blocker,) = found.pods.blockers
+    assert found.drainable is False
+    assert blocker.reason == (
+        "it has been ending for 3 h 00; its grace period of 7 days ends at 2026-01-08T09:00:00Z, in 6 days 21 h, and its "
+        "preStop hook may hold it until then (until drained, do sleep 1, done)"
+    )
+    assert blocker.remedy.endswith(": kubectl logs queue-1 -n shop -c queue")
+    assert found.pods.lasting == (blocker,)
+
+
+def test_a_known_hook_says_what_it_waits_for() -> None:
+    (blocker,) = drained(pod("2026-01-08T09:00:00Z", 604800, RABBIT)).pods.blockers
+    assert "quorum queue" in blocker.remedy
+    assert blocker.remedy.endswith("-c queue -- rabbitmq-diagnostics check_if_node_is_quorum_critical")
+
+
+def test_a_drain_waits_for_minutes() -> None:
+    found = drained(pod("2026-01-01T12:04:00Z", 300))
+    (wait,) = found.pods.waits
+    assert found.drainable is True
+    assert wait.until == "2026-01-01T12:04:00Z"
+    assert "in 4 min" in wait.reason
+
+
+def test_less_than_an_hour_stops_no_upgrade() -> None:
+    found = drained(pod("2026-01-01T12:30:00Z", 1800))
+    assert found.drainable is False
+    assert found.pods.lasting == ()
+
+
+def test_a_hook_may_last_after_the_eviction() -> None:
+    found = drained(pod(grace=604800, hook=HOOK))
+    assert found.drainable is True
+    (wait,) = found.pods.waits
+    assert wait.reason.startswith("its preStop hook may hold it for up to 7 days after its eviction")
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pod("2026-01-01T12:00:20Z"),
+        pod(grace=604800),
+        pod(grace=60, hook=HOOK),
+        pod("2026-01-08T09:00:00Z", 604800, HOOK, phase="Succeeded"),
+        pod("2026-01-08T09:00:00Z", 604800, **{"kubevirt.io": "virt-launcher"}),
+    ],
+)
+def test_nothing_is_said(healthy: Any) -> None:
+    found = drained(healthy).pods
+    assert (found.blockers, found.waits) == ((), ())

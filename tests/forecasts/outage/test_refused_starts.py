@@ -1,0 +1,52 @@
+"""VMs of a lost node whose new launcher pod the API server refuses, whatever becomes of the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.forecasts.outage.losses import lose, manifest, nhc, node, snapshot, vm
+from virt_admit.forecasts.outage.lost_vms import LostVm
+
+NODES = [node("n1"), node("n2"), node("n3")]
+
+
+def limit_range(**limits: Any) -> Any:
+    return manifest("v1", "LimitRange", "defaults", "shop", spec={"limits": [{"type": "Container", **limits}]})
+
+
+def quota(hard: str, used: str) -> Any:
+    usage = {"hard": {"requests.memory": hard}, "used": {"requests.memory": used}}
+    return manifest("v1", "ResourceQuota", "limits", "shop", spec={"hard": usage["hard"]}, status=usage)
+
+
+def lost(*objects: Any) -> LostVm:
+    guest = vm("db", "n1", "20Gi", domain={"memory": {"guest": "20Gi"}, "devices": {}})
+    (row,) = lose(snapshot(NODES, guest, *objects), "n1").outages[0].vms
+    return row
+
+
+@pytest.mark.parametrize("check", [(), (nhc(),)], ids=["no health check", "a health check"])
+def test_a_default_below_the_request(check: tuple[Any, ...]) -> None:
+    found = lost(limit_range(default={"memory": "1Gi"}), *check)
+    assert found.outcome == "never restarts"
+    assert found.by_hand is None
+    assert found.reason.startswith("LimitRange defaults: container compute: memory: the default limit 1Gi is below the")
+    assert found.reason.endswith("every new pod of it is refused")
+    assert found.remedy.endswith(": kubectl edit limitrange defaults -n shop")
+
+
+def test_a_quota_was_lowered_below_what_others_use() -> None:
+    found = lost(quota("40Gi", "60Gi"), nhc())
+    assert found.outcome == "never restarts"
+    assert found.reason.startswith("ResourceQuota limits: requests.memory: 20.")
+    assert found.remedy.endswith(": kubectl edit resourcequota limits -n shop")
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [limit_range(default={"memory": "100Gi"}), limit_range(max={"cpu": "64"}), quota("21Gi", "20Gi")],
+)
+def test_what_refuses_nothing_or_only_a_second_pod(allowed: Any) -> None:
+    assert lost(allowed, nhc()).outcome == "restarts"

@@ -1,0 +1,140 @@
+"""A pod that takes long to end: its grace period is not over, and perhaps a preStop hook holds it.
+
+``deletionTimestamp`` is the time of the request and the grace period. Until then the kubelet lets the hook and the program
+run, and kills them after it. Sources: kubernetes/apiserver:pkg/registry/rest/delete.go#BeforeDelete;
+kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_container.go#killContainer; rabbitmq/cluster-operator:
+internal/resource/statefulset.go (a hook of up to a week); cli.rabbitmq.com: check_if_node_is_quorum_critical.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.messages import cut
+from virt_admit.model.scheduler.pods import FINISHED
+
+_GRACE: Final = "terminationGracePeriodSeconds"
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        POD: (
+            "metadata.deletionGracePeriodSeconds",
+            f"spec.{_GRACE}",
+            "spec.containers.name",
+            "spec.containers.lifecycle.preStop",
+            "status.phase",
+        )
+    },
+)
+
+_BRIEF: Final = timedelta(minutes=1)
+"""Most pods end in this time, whatever their grace period is."""
+USUAL: Final = timedelta(minutes=10)
+"""What waits for a pod counts on no more."""
+LONG: Final = timedelta(hours=1)
+"""An updater of nodes reports an error after this time (openshift/machine-config-operator: the time-out of a drain)."""
+_LONGEST_HOOK: Final = 150
+_LONGEST_GRACE: Final = timedelta(days=3650)
+
+
+class PodEnd(NamedTuple):
+    """How long a pod that is being deleted may stay."""
+
+    reason: str
+    remedy: str
+    left: timedelta
+    """Until the end of its grace period, when the kubelet kills it."""
+    until: str
+    """The same as a time, RFC 3339."""
+
+
+class _Hook(NamedTuple):
+    container: str
+    """The container with the hook; else the first one."""
+    words: str
+    """What it runs; empty: there is none."""
+
+
+def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
+    """Return until when a pod that is being deleted may stay; None: it has to end in a moment, or has ended."""
+    until = pod.metadata["deletionTimestamp"].text or ""
+    past = clock.since(until, cluster)
+    if past is None or -past < _BRIEF or pod.at("status", "phase").text in FINISHED:
+        return None
+    grace, hook = _seconds(pod.metadata["deletionGracePeriodSeconds"].integer), _hook(pod)
+    begun = f"has been ending for {clock.duration(grace + past)}" if grace is not None else "is being deleted"
+    period = f" of {_period(grace)}" if grace is not None else ""
+    end = f"its grace period{period} ends at {clock.stamp(clock.instant(until))}, in {clock.duration(-past)}"
+    held = f", and its preStop hook may hold it until then ({cut(hook.words, _LONGEST_HOOK)})" if hook.words else ""
+    return PodEnd(f"it {begun}; {end}{held}", _remedy(pod, hook), -past, until)
+
+
+def may_last(pod: Object) -> str:
+    """Return how long a preStop hook may hold a pod once it is evicted; empty: not for long."""
+    grace, hook = _seconds(pod.at("spec", _GRACE).integer), _hook(pod)
+    if pod.deleted or grace is None or grace < LONG or not hook.words:
+        return ""
+    words = cut(hook.words, _LONGEST_HOOK)
+    return f"its preStop hook may hold it for up to {_period(grace)} after its eviction ({words})"
+
+
+def _seconds(number: int | None) -> timedelta | None:
+    return timedelta(seconds=number) if number is not None and 0 <= number <= _LONGEST_GRACE.total_seconds() else None
+
+
+def _period(length: timedelta) -> str:
+    """Return a grace period for people: ``1 h``, not ``60 min``."""
+    seconds = int(length.total_seconds())
+    return f"{seconds // 3600} h" if seconds % 3600 == 0 and seconds < 3 * 86400 else clock.duration(length)
+
+
+def _hook(pod: Object) -> _Hook:
+    containers = list(pod.at("spec", "containers").items())
+    for container in containers:
+        hook = container.at("lifecycle", "preStop")
+        if hook.is_map and (words := _words(hook)):
+            return _Hook(container["name"].text or "", words)
+    return _Hook((containers[0]["name"].text or "") if containers else "", "")
+
+
+def _words(hook: Field) -> str:
+    """Return what a preStop hook does. What a shell runs is the last word of its command."""
+    command = [each.text for each in hook.at("exec", "command").items() if each.text]
+    if command:
+        told = command[-1] if len(command) > 1 and command[-2] in _SHELLS else " ".join(command)
+        return " ".join(told.replace(";", ",").split())
+    if hook["httpGet"].present:
+        return f"GET {hook.at('httpGet', 'path').text or '/'}"
+    seconds = hook.at("sleep", "seconds").integer
+    return f"sleep {seconds} s" if seconds else ""
+
+
+_SHELLS: Final = ("-c", "-ec", "-lc", "-cx", "-xc")
+
+
+def _remedy(pod: Object, hook: _Hook) -> str:
+    """Return what lets a pod end before its grace period does, with the command that shows what it waits for."""
+    where = (argument(pod.name), "-n", pod.namespace, *(("-c", hook.container) if hook.container else ()))
+    for program, (words, command) in _PROGRAMS.items():
+        if program in hook.words:
+            return typed(words, shell("kubectl", "exec", *where, "--", *command))
+    what = "the hook" if hook.words else "its program"
+    words = f"See what {what} waits for and end that, so that the pod ends by itself, or wait until then"
+    return typed(words, shell("kubectl", "logs", *where))
+
+
+_PROGRAMS: Final = {
+    "await_online_quorum_plus_one": (
+        "RabbitMQ waits until each quorum queue and stream keeps a majority without this member. See which do not, and add "
+        "members to them (rabbitmq-queues grow)",
+        ("rabbitmq-diagnostics", "check_if_node_is_quorum_critical"),
+    ),
+}
+"""What hooks wait for, by a word of them, and the command that shows it in the pod."""
