@@ -54,7 +54,7 @@ def held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
 
 def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
     if finalizer == _JOB_TRACKING and (gone := _lost_job(pod, cluster)):
-        words = f"{gone}, so kube-controller-manager has no Job to count it for, and its result is not counted any more"
+        words = f"{gone}, so kube-controller-manager counts it for none and does not remove the finalizer"
         return KeptFinalizer(words, _removed("Nothing else needs this finalizer, so remove it alone", pod, finalizer))
     if finalizer in _BUILT_IN:
         return KeptFinalizer("", "Repair kube-controller-manager, which removes the finalizer.")
