@@ -72,6 +72,8 @@ class AttachmentFault(NamedTuple):
     """Empty: what the words name has to be repaired."""
     error: str = ""
     """What the driver says, with how it is introduced."""
+    awaits: str = ""
+    """The PersistentVolume whose driver has not attached it to the node, and says so; empty: another cause is known."""
 
     @property
     def words(self) -> str:
@@ -136,7 +138,7 @@ def _not_attached(name: str, claim: str, error: str, cluster: Cluster) -> Attach
     """Return why a volume cannot be attached: the pod that registers its driver is named, if the driver is missing."""
     named = node_drivers.named_by(error)
     if named is None:
-        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error)
+        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name)
     node, driver = named
     because = node_drivers.because(driver, node, cluster)
     what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"

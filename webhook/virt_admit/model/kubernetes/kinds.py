@@ -350,6 +350,7 @@ LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica
 LONGHORN_ATTACHMENT: Final = Kind("longhorn.io", ("v1beta2",), "volumeattachments", "VolumeAttachment", numerous=True)
 LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
 LONGHORN_NODE: Final = Kind("longhorn.io", ("v1beta2",), "nodes", "Node")
+LONGHORN_IMAGE: Final = Kind("longhorn.io", ("v1beta2",), "engineimages", "EngineImage")
 LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
 CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
 CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBlockPool")
