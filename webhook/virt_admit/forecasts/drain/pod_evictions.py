@@ -24,7 +24,7 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
-from virt_admit.forecasts.drain.states import pod_finalizers, stuck_starts
+from virt_admit.forecasts.drain.states import dying_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -48,6 +48,7 @@ READS: Final = union(
     unhealthy_pods.READS,
     stuck_starts.READS,
     pod_finalizers.READS,
+    dying_pods.READS,
     expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -322,7 +323,8 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
         why = "the kubelet of its node does not report"
         remedy = sentence(awaited_return.advice(node, cluster, _FENCE))
     else:
-        why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
+        dying = dying_pods.of_pod(pod, cluster)
+        why, remedy = f"{dying.why}{dying.keeps}", sentence(dying.remedy)
     reason = f"{since}, but {why}"
     return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=ProblemCause.POD_NOT_ENDING)
 

@@ -162,11 +162,14 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
         find = functools.cache(functools.partial(_target, vmi, cluster))
         if state.state is State.ARRIVED:
             ruled = vm_states_outcomes.ruling(vmi, state, cluster)
-            outcome = VmOutcome.UNKNOWN if state.late else VmOutcome.MIGRATES
+            outcome = _OF_VISITORS[ruled.effect if ruled is not None else StateEffect.WAITS]
             reason, remedy = (ruled.reason, ruled.remedy if state.late else "") if ruled else ("", "")
             yield Forecast(vmi, outcome, reason, remedy, find(True), state=state)
         else:
             yield _forecast(vmi, state, cluster, find)
+
+
+_OF_VISITORS: Final = (VmOutcome.MIGRATES, VmOutcome.UNKNOWN, VmOutcome.BLOCKS)  # in the order of StateEffect
 
 
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:

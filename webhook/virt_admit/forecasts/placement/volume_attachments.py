@@ -53,6 +53,12 @@ def attached(node: str, cluster: Cluster) -> Sequence[str]:
     return entry(cluster, _attached, node) or ()
 
 
+def of_volume(name: str, cluster: Cluster) -> Mapping[str, str]:
+    """Return the attachments of a PersistentVolume by the node to which it is attached."""
+    known = filter(_is_attached, entry(cluster, _by_volume, name) or ())
+    return {each.at("spec", "nodeName").text or "": each.name for each in known}
+
+
 def volume(attachment: Object) -> str:
     """Return the name of the PersistentVolume; empty: the attachment has a volume of its own."""
     return attachment.at("spec", "source", "persistentVolumeName").text or ""

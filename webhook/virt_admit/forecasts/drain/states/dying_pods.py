@@ -1,0 +1,124 @@
+"""Pods that should have ended and have not: what their kubelet says, and the volumes that stay attached because of them.
+
+A volume that migrates stays attached to both nodes until Kubernetes detaches it from the node of the old pod. Sources:
+kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go#killPodWithSyncResult, :pkg/kubelet/events/event.go
+(FailedKillPod); longhorn/longhorn-manager:controller/volume_attachment_controller.go#handleVolumeMigrationConfirmation;
+longhorn/website:content/kb/troubleshooting-rwx-volume-migration-stuck.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import events
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV, PVC, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle, names
+
+READS: Final[Reads] = union(
+    volume_attachments.READS,
+    {
+        POD: ("metadata.labels", "metadata.ownerReferences"),
+        PV: ("spec.csi.volumeHandle",),
+        VMI: ("status.migrationState", "status.nodeName"),
+        LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID"),
+    },
+)
+_PART: Final = re.compile(r'failed to "\w+" for "[\w.-]{1,253}" with (\w+): "((?:[^"\\]|\\.){1,2000})"')
+"""One error in the message of the event: the call that failed, its object, the kind of the error, and its text."""
+_CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
+_OF_RUNTIME: Final = ("KillContainerError", "KillPodSandboxError")
+_LONGEST: Final = 120
+
+
+class DyingPod(NamedTuple):
+    """Why a pod that should have ended is still there."""
+
+    why: str
+    """``the kubelet of s1 cannot kill it (FailedKillPod: …)``."""
+    keeps: str
+    """What it keeps from going on, as the end of a sentence that begins with ``; ``; empty: nothing is known."""
+    remedy: str
+
+
+def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
+    """Return why a pod that is being deleted does not end, and what ends it."""
+    node = pod.at("spec", "nodeName").text or "its node"
+    said = events.last_warning(pod, "FailedKillPod", None, cluster) if pod.deleted else ""
+    part = _PART.search(said)
+    words = cut_middle(_CALL.sub(r"\1: ", part[2] if part is not None else said), _LONGEST)
+    moved = target(_vmi(pod, cluster), node)
+    kept = list(_kept(pod, node, moved, cluster)) if moved else []
+    keeps = f"; its guest runs on {moved}, as its migration has succeeded" if moved else ""
+    if kept:
+        keeps += f". {'; '.join(each.words for each in kept)}"
+    orphans = [name for each in kept for name in each.attachments]
+    rest = f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)" if orphans else ""
+    if not said:
+        ways = "repair the kubelet or the storage of its node"
+        return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
+    runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
+    ways = f"restart the {runs} of {node}, or reboot {node} once its VMs have left"
+    return DyingPod(f"the kubelet of {node} cannot kill it (FailedKillPod: {words})", keeps, f"{ways}{rest}")
+
+
+def with_command(dying: DyingPod, pod: Object) -> str:
+    """Return what ends a pod, with the command that shows it."""
+    return typed(dying.remedy, kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def target(vmi: Object | None, node: str) -> str:
+    """Return where the guest of a VMI runs that a migration has certainly moved from a node; empty: none has."""
+    if vmi is None:
+        return ""
+    state, here = vmi.at("status", "migrationState"), vmi.at("status", "nodeName").text or ""
+    ended = state["completed"].boolean is True and not vm_states_motion.has_failed(state)
+    moved = ended and state["sourceNode"].text == node and state["targetNode"].text == here
+    return here if moved and here != node else ""
+
+
+def _vmi(pod: Object, cluster: Cluster) -> Object | None:
+    name = vm_ledger.vmi_name(pod)
+    return find(cluster, VMI, pod.namespace, name) if name else None
+
+
+class _KeptVolume(NamedTuple):
+    words: str
+    attachments: tuple[str, ...]
+
+
+def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_KeptVolume]:
+    """Yield the volumes that stay attached to both nodes of a migration that has succeeded."""
+    for each in pod.at("spec", "volumes").items():
+        claim = find(cluster, PVC, pod.namespace, each.at("persistentVolumeClaim", "claimName").text or "")
+        name = claim.at("spec", "volumeName").text if claim is not None else None
+        attached = volume_attachments.of_volume(name, cluster) if name else {}
+        if name and node in attached and moved in attached:
+            ends = (
+                f", and Longhorn has not ended its migration to {moved}"
+                if _migrates(name, node, moved, cluster)
+                else ""
+            )
+            yield _KeptVolume(f"Volume {name} is still attached to {node} and {moved}{ends}", (attached[node],))
+
+
+def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:
+    """Return whether Longhorn still migrates a PersistentVolume from one node to the other."""
+    found = find(cluster, PV, "", name)
+    handle = found.at("spec", "csi", "volumeHandle").text if found is not None else None
+    for volume in cluster.known(LONGHORN_VOLUME):
+        if volume.name == (handle or name):
+            return {volume.at("status", "currentNodeID").text, volume.at("spec", "migrationNodeID").text} == {
+                node,
+                moved,
+            }
+    return False
