@@ -6,9 +6,10 @@ from tests.advice import risky
 from tests.builders import NAMESPACE, manifest
 from tests.forecasts.drain import test_longhorn_migrations as longhorn
 from tests.forecasts.drain.test_target_pods import BLOCKS, warning
-from tests.forecasts.drain.vm_motion import ago, cluster, launcher, migration
+from tests.forecasts.drain.test_vm_states import row
+from tests.forecasts.drain.vm_motion import ago, cluster, launcher, migration, vm, vmi
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.states import dying_pods
+from virt_admit.forecasts.drain.states import dying_pods, stuck_starts
 
 KILL = (
     'error killing pod: [failed to "KillContainer" for "compute" with KillContainerError: "rpc error: code = '
@@ -94,3 +95,26 @@ def test_a_pod_that_has_just_been_deleted_ends_in_time():
 
     assert found.pods.blockers == ()
     assert found.drainable
+
+
+@pytest.mark.parametrize("said", [KILL, "error killing pod: context deadline exceeded", ""])
+def test_the_pod_of_a_vm_that_is_stopped(said):
+    stopped = vmi(metadata={"deletionTimestamp": ago(7200)})
+    pod = launcher(metadata={"deletionTimestamp": ago(3600)})
+    found = row(cluster(stopped, pod, *([warning(pod, "FailedKillPod", said)] if said else [])))
+
+    assert found.outcome == BLOCKS
+    assert found.reason.startswith("it is being stopped, and should have ended 119 minutes ago")
+    assert ("the kubelet of a cannot kill it (FailedKillPod: " in found.reason) is bool(said)
+    assert ("restart the container runtime of a" in found.remedy) is bool(said)
+
+
+def test_a_vm_that_starts_anew_waits_for_a_pod_that_is_not_killed():
+    ended = vmi(phase="Failed")
+    pod = launcher(metadata={"deletionTimestamp": ago(3600)})
+    found = stuck_starts.of_vm(vm(), ended, cluster(ended, pod, warning(pod, "FailedKillPod", KILL)))
+
+    assert (
+        "should have ended 60 min ago: the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded" in found.reason
+    )
+    assert found.remedy.startswith("restart the container runtime of a")

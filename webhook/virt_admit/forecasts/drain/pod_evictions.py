@@ -8,7 +8,6 @@ pod-eviction-admitter.go.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -66,9 +65,6 @@ READS: Final = union(
     },
 )
 """The fields that decide whether a pod can be evicted."""
-
-STUCK_AFTER: Final = datetime.timedelta(minutes=5)
-"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
 
 FORCE: Final = "--force"
 DELETE_DATA: Final = "--delete-emptydir-data"
@@ -311,7 +307,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | None:
     finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
-    if not silent and (late is None or late < STUCK_AFTER):
+    if not silent and (late is None or late < dying_pods.STUCK_AFTER):
         return None
     since = f"It should have ended {int(late.total_seconds() // 60)} minutes ago" if late else "It is being deleted"
     if finalizers:

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import events
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV, PVC, VMI
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     volume_attachments.READS,
@@ -33,6 +36,9 @@ READS: Final[Reads] = union(
         LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID"),
     },
 )
+STUCK_AFTER: Final = timedelta(minutes=5)
+"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
+_REASON: Final = "FailedKillPod"
 _PART: Final = re.compile(r'failed to "\w+" for "[\w.-]{1,253}" with (\w+): "((?:[^"\\]|\\.){1,2000})"')
 """One error in the message of the event: the call that failed, its object, the kind of the error, and its text."""
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
@@ -48,12 +54,14 @@ class DyingPod(NamedTuple):
     keeps: str
     """What it keeps from going on, as the end of a sentence that begins with ``; ``; empty: nothing is known."""
     remedy: str
+    said: bool = False
+    """Whether the kubelet says that it cannot end it."""
 
 
 def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     """Return why a pod that is being deleted does not end, and what ends it."""
     node = pod.at("spec", "nodeName").text or "its node"
-    said = events.last_warning(pod, "FailedKillPod", None, cluster) if pod.deleted else ""
+    said = events.last_warning(pod, _REASON, None, cluster) if pod.deleted else ""
     part = _PART.search(said)
     words = cut_middle(_CALL.sub(r"\1: ", part[2] if part is not None else said), _LONGEST)
     moved = target(_vmi(pod, cluster), node)
@@ -64,16 +72,39 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     orphans = [name for each in kept for name in each.attachments]
     rest = f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)" if orphans else ""
     if not said:
-        ways = "repair the kubelet or the storage of its node"
+        ways = f"repair the kubelet or the storage of {node}"
         return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
     runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
     ways = f"restart the {runs} of {node}, or reboot {node} once its VMs have left"
-    return DyingPod(f"the kubelet of {node} cannot kill it (FailedKillPod: {words})", keeps, f"{ways}{rest}")
+    return DyingPod(f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, f"{ways}{rest}", said=True)
 
 
 def with_command(dying: DyingPod, pod: Object) -> str:
     """Return what ends a pod, with the command that shows it."""
     return typed(dying.remedy, kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has.
+
+    Raises:
+        Unseen: it is not late by the known Nodes, whose heartbeats are the clock, and more Nodes may exist.
+    """
+    if not vmi.deleted:
+        return None
+    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
+    late = asked - timedelta(seconds=vmis.grace_seconds(vmi)) if asked is not None else None
+    if late is None or late < STUCK_AFTER:
+        for unread in more_may_exist(cluster, NODE):
+            raise unread
+        return None
+    reason = f"it is being stopped, and should have ended {int(late.total_seconds() // 60)} minutes ago"
+    remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
+    for pod in vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ()):
+        dying = of_pod(pod, cluster)
+        if dying.said and vm_states_motion.is_of(pod, vmi):
+            reason, remedy = f"{reason}: {dying.why}", with_command(dying, pod)
+    return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
 
 
 def target(vmi: Object | None, node: str) -> str:
