@@ -300,16 +300,11 @@ STATEFUL_SET: Final = Kind(
 REPLICA_SET: Final = Kind(
     "apps", ("v1",), "replicasets", "ReplicaSet", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
-AUTOSCALER: Final = Kind(
-    "autoscaling",
-    ("v2", "v1"),
-    "horizontalpodautoscalers",
-    "HorizontalPodAutoscaler",
-    snapshot_filtered=True,
-    not_at_admission=True,
-)
 SCALED_OBJECT: Final = Kind(
     "keda.sh", ("v1alpha1",), "scaledobjects", "ScaledObject", snapshot_filtered=True, not_at_admission=True
+)
+AUTOSCALER: Final = SCALED_OBJECT._replace(
+    group="autoscaling", versions=("v2", "v1"), plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler"
 )
 CLUSTER_AUTOSCALER: Final = Kind(
     "autoscaling.openshift.io", ("v1",), "clusterautoscalers", "ClusterAutoscaler", namespaced=False
