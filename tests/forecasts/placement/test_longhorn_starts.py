@@ -166,6 +166,16 @@ def test_a_volume_is_kept_on_another_node():
     assert cause.remedy.startswith("end what uses the volume on c")
 
 
+def test_no_migration_of_a_volume_starts_before_the_last_one_has_ended():
+    tickets = {"csi-1": {"nodeID": "b"}, "csi-2": {"nodeID": "a"}, "csi-3": {"nodeID": "c"}}
+    said = {"type": "Satisfied", "status": "False", "message": "the volume is currently attached to different node a"}
+    status = {"attachmentTicketStatuses": {"csi-1": {"satisfied": False, "conditions": [said]}}}
+    kept = own("VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets}, status=status)
+    cause = found(*volume(on="a", to="c"), engine("v1-e-0", "a", "running"), engine("v1-e-1", "c", "running"), kept)
+
+    assert cause.words.startswith("Longhorn still migrates it from a to c, and starts no other migration")
+
+
 @pytest.mark.parametrize(
     "objects",
     [

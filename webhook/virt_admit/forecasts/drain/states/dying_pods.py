@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -122,24 +122,69 @@ def _vmi(pod: Object, cluster: Cluster) -> Object | None:
     return find(cluster, VMI, pod.namespace, name) if name else None
 
 
+class LeftOver(NamedTuple):
+    """What a migration that has succeeded leaves on its source node."""
+
+    words: str
+    remedy: str
+
+
+def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
+    """Return what stays of a VMI on the node that it has left, long after that; None: nothing does, or it is not known.
+
+    Longhorn starts no further migration of a volume before the last one has ended (#handleVolumeMigrationStart).
+    """
+    state = vmi.at("status", "migrationState")
+    node, age = state["sourceNode"].text or "-", clock.since(state["endTimestamp"].text, cluster)
+    moved = target(vmi, node)
+    if not moved or age is None or age < _DETACHED:
+        return None
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    pods = [each for each in own if vm_states_motion.is_of(each, vmi) and each.at("spec", "nodeName").text == node]
+    for pod in filter(vm_states_motion.lives, pods):
+        late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
+        if late is None or late < STUCK_AFTER:
+            return None  # it has not been told to end, or has its time
+        dying = of_pod(pod, cluster)
+        keeps = dying.keeps.partition(". ")[2]
+        words = f"its old pod {pod.name} on {node} should have ended {clock.duration(late)} ago, but {dying.why}"
+        return LeftOver(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
+    here = [each for each in own if each.at("spec", "nodeName").text == moved and vm_states_motion.lives(each)]
+    kept = [each for pod in here[:1] for each in _kept(pod, node, moved, cluster) if each.migrates]
+    if not kept or unlisted(cluster, POD):
+        return None
+    names_of = [name for each in kept for name in each.attachments]
+    delete = shell("kubectl", "delete", "volumeattachments.storage.k8s.io", *names_of)
+    ways = f"see that no container of the VM runs on {node}, then delete the VolumeAttachment of {node}, not that of {moved}"
+    return LeftOver("; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete))
+
+
+_DETACHED: Final = timedelta(minutes=10)
+"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended (``maxWaitForUnmountDuration``)."""
+
+
 class _KeptVolume(NamedTuple):
     words: str
     attachments: tuple[str, ...]
+    migrates: bool
+    """Whether Longhorn still migrates it."""
 
 
 def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_KeptVolume]:
-    """Yield the volumes that stay attached to both nodes of a migration that has succeeded."""
+    """Yield the volumes that stay attached to both nodes of a migration that has succeeded, and that no other pod uses."""
     for each in pod.at("spec", "volumes").items():
-        claim = find(cluster, PVC, pod.namespace, each.at("persistentVolumeClaim", "claimName").text or "")
+        called = each.at("persistentVolumeClaim", "claimName").text or ""
+        claim = find(cluster, PVC, pod.namespace, called) if called else None
         name = claim.at("spec", "volumeName").text if claim is not None else None
         attached = volume_attachments.of_volume(name, cluster) if name else {}
-        if name and node in attached and moved in attached:
-            ends = (
-                f", and Longhorn has not ended its migration to {moved}"
-                if _migrates(name, node, moved, cluster)
-                else ""
+        users = volume_attachments.users(pod.namespace, called, cluster)
+        shared = any(user.at("spec", "nodeName").text == node and user.name != pod.name for user in users)
+        if name and node in attached and moved in attached and not shared:
+            migrates = _migrates(name, node, moved, cluster)
+            ends = f", and Longhorn has not ended its migration to {moved}" if migrates else ""
+            yield _KeptVolume(
+                f"Volume {name} is still attached to {node} and {moved}{ends}", (attached[node],), migrates
             )
-            yield _KeptVolume(f"Volume {name} is still attached to {node} and {moved}{ends}", (attached[node],))
 
 
 def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:

@@ -300,6 +300,11 @@ def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | N
     )
     if not said or (here != node and not others and here):
         return None
+    there = volume.at("spec", "migrationNodeID").text
+    if here and there and node not in (here, there):
+        words = f"Longhorn still migrates it from {here} to {there}, and starts no other migration of it before that has ended"
+        ways = f"end that first: see which pod of the VM stays on {here} or {there}"
+        return LonghornCause(words, typed(ways, about("describe", attachment, LONGHORN_ATTACHMENT)))
     kept = f"; ticket {names(others)} keeps it on {here}" if here and here != node else ""
     remedy = typed(
         f"end what uses the volume on {here}" if kept else "see why", about("describe", attachment, LONGHORN_ATTACHMENT)
