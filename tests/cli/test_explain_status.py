@@ -54,6 +54,26 @@ def test_a_guest_whose_file_systems_are_frozen(explain):
     ]
 
 
+@pytest.mark.parametrize(
+    ("owner", "least", "demands"),
+    [("db", 2, ", and its PodDisruptionBudget own demands both pods"), ("db", 1, ""), ("other", 2, ""), ("", 2, "")],
+)
+def test_a_budget_counts_both_pods_of_a_migration_only_where_kubevirt_wrote_one(explain, owner, least, demands):
+    """KubeVirt writes no budgets any more (kubevirt/kubevirt#13764)."""
+    owners = [{"kind": "VirtualMachineInstance", "name": owner, "controller": True}] if owner else []
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "other"}}}
+    budget = manifest(
+        "policy/v1", "PodDisruptionBudget", "own", "shop", metadata={"ownerReferences": owners}, spec=spec
+    )
+    moving = {"targetNode": "w9", "targetPod": "virt-launcher-db-2"}
+    _, data = explain(*changed("VirtualMachineInstance", migrationState=moving), budget)
+
+    (note,) = [each for each in data["notes"] if "two launcher pods" in each]
+    assert note.startswith("it migrates to w9: until that ends it has two launcher pods")
+    assert note.endswith(demands or note)
+    assert ("PodDisruptionBudget" in note) is bool(demands)
+
+
 def test_starts_that_fail(explain):
     failure = {"consecutiveFailCount": 9, "retryAfterTimestamp": "2026-11-25T04:03:20Z"}
     why = [{"type": "Failure", "status": "True", "message": "Cannot allocate memory"}]

@@ -43,13 +43,32 @@ def sidecar_that_stays() -> Incident:
     return Incident("sidecar-that-stays", f"{KUBEVIRT}/issues/9838", two_pods(), NO, facts)
 
 
-def guest_that_may_run_twice() -> Incident:
-    """The same with a guest's own container that runs: nothing says which of the pods has the guest."""
-    facts = (r"Avoid\n +leave both pods alone", r"see why it does not end: kubectl describe pod virt-launcher-web-old")
+def old_container_that_runs() -> Incident:
+    """The same with a guest's own container that runs: the guest is elsewhere, but the container may use its disk."""
+    facts = (
+        r"Avoid\n +leave the old pod to its kubelet",
+        r"see why it does not end: kubectl describe pod virt-launcher-web-old",
+    )
     items = two_pods(guest_ended=False)
     return Incident(
-        "guest-that-may-run-twice", f"{KUBEVIRT}/issues/8395", items, NO, facts, ("explain", "vm/web", "-n", "vms")
+        "old-container-that-runs", f"{KUBEVIRT}/issues/8395", items, NO, facts, ("explain", "vm/web", "-n", "vms")
     )
+
+
+def container_that_is_not_killed(*ask: str) -> Incident:
+    """The same with a pod that is being deleted: its kubelet says why the container does not end."""
+    items = two_pods(guest_ended=False)
+    old = next(each for each in items if each["metadata"]["name"] == "virt-launcher-web-old")
+    old["metadata"] |= {"deletionTimestamp": ago(hours=2), "deletionGracePeriodSeconds": 60}
+    error = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    said = f'error killing pod: failed to "KillContainer" for "compute" with KillContainerError: "{error}"'
+    facts = (
+        r"cannot kill it \(FailedKillPod: DeadlineExceeded: context deadline exceeded\); its guest runs on w1",
+        r"estart the container runtime of w2, or reboot w2",
+    )
+    facts += (r"cluster upgrade +this VM stops it: Pod vms/virt-launcher-web-old",) if ask[0] == "explain" else ()
+    items += [event(old, "FailedKillPod", said, "kubelet")]
+    return Incident(f"container-not-killed-{ask[0]}", f"{KUBEVIRT}/issues/8395", items, NO, facts, ask)
 
 
 def tenant(**since: float) -> list[Object]:
@@ -192,7 +211,9 @@ def features_of_its_node_alone() -> Incident:
 def incidents() -> list[Incident]:
     return [
         sidecar_that_stays(),
-        guest_that_may_run_twice(),
+        old_container_that_runs(),
+        container_that_is_not_killed("explain", "vm/web", "-n", "vms"),
+        container_that_is_not_killed("drain", "w2"),
         controller_that_does_not_act(),
         controller_that_has_time_left(),
         pod_of_a_volume_refused(),

@@ -70,6 +70,11 @@ def test_a_text_that_is_cut_in_its_middle_has_whole_words():
     assert messages.cut_middle(features, 50).endswith("… vmx-rdseed-exit,vmx-posted-intr")
 
 
+def test_an_error_that_begins_with_the_frame_of_a_call_begins_with_its_code():
+    said = f"rpc error: code = DeadlineExceeded desc = volume pvc-1 {'x ' * 60}"
+    assert messages.cut_middle(said, 80).startswith("DeadlineExceeded: volume pvc-1 x")
+
+
 def test_a_text_that_is_cut_ends_with_a_whole_word():
     text = "the guest lacks it: its phase is Detaching, although its pod runs"
     assert messages.cut(text, 40) == "the guest lacks it: its phase is…"

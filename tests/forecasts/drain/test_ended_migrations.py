@@ -85,9 +85,9 @@ def test_a_vm_counts_for_the_node_that_its_last_migration_left_too():
 DONE = {"migrationUid": RUN, "sourceNode": "a", "targetNode": "b", "completed": True}
 
 
-def left_behind(ended, *objects, age=2000, **fields):
+def left_behind(ended, *objects, age=2000, state=None, **fields):
     """Return node ``a``, whose VM has moved to ``b`` so many seconds ago, while its old pod is still there."""
-    moved = vmi(on="b", migrationState={**DONE, "endTimestamp": ago(ended)}, **fields)
+    moved = vmi(on="b", migrationState={**(state or DONE), "endTimestamp": ago(ended)}, **fields)
     done = migration(phase="Succeeded", age=age)
     return cluster(moved, LAUNCHER, target(age=age), done, node("a"), *objects)
 
@@ -96,19 +96,34 @@ NOT_READY = {"type": "Ready", "status": "False", "message": "Guest VM is not rep
 
 
 @pytest.mark.parametrize(
-    ("conditions", "says"),
-    [([], "two guests on one disk"), ([NOT_READY], "the only guest, as its VMI is not Ready (Guest VM is not")],
+    ("state", "fields", "says", "remedy"),
+    [
+        (
+            DONE,
+            {},
+            "where its guest runs since its migration has succeeded, but its old pod",
+            "which of its containers",
+        ),
+        ({**DONE, "targetNode": "c"}, {}, "two guests on one disk", "which of both pods runs the guest"),
+        (
+            DONE,
+            {"conditions": [NOT_READY]},
+            "the only guest, as its VMI is not Ready (Guest VM is not",
+            "which of both pods runs the guest",
+        ),
+    ],
+    ids=["it has succeeded", "it is not known which one ended", "the guest is not reported"],
 )
-def test_an_old_pod_that_does_not_end_may_run_a_guest(conditions, says):
+def test_an_old_pod_that_does_not_end_may_run_a_guest(state, fields, says, remedy):
     """KubeVirt refuses its eviction, or the drain ends a guest (pod-eviction-admitter.go#admitLauncherPod)."""
-    snapshot = left_behind(1900, conditions=conditions)
+    snapshot = left_behind(1900, state=state, **fields)
     (found,) = drain_plan.plan(snapshot, "a").nodes
     (left,) = found.visitors
 
     assert (found.drainable, left.outcome, left.state.state) == (None, UNKNOWN, State.ARRIVED)
     assert "its old pod virt-launcher-db-1 has not ended for 31 min" in left.reason
     assert says in left.reason
-    assert "which of both pods runs the guest" in left.remedy
+    assert remedy in left.remedy
     assert row(snapshot, of="b").state.state is State.TWO_PODS
 
 

@@ -55,6 +55,17 @@ def test_the_migration_of_a_volume_that_nothing_ends_keeps_the_budget():
     assert not risky(f"{found.reason}: {found.remedy}")
 
 
+def test_an_engine_names_its_instance_manager_too():
+    """The map of the instance manager is written later than the status of the engine."""
+    disk, source, migrated = volume()
+    source.data["status"]["instanceManagerName"] = "instance-manager-a"
+    copies = [world.replica("v1", on) for on in "bc"]
+    items = [*world.longhorn(*copies), manager("a"), disk, source, migrated, attached("a"), *guest(), DONE]
+    (found,) = plan(Snapshot(items, complete=["*"], time=NOW), "a").nodes[0].pods.blockers
+
+    assert "Longhorn has not ended the migration of volume v1: its engine still runs on a" in found.reason
+
+
 def test_one_that_nothing_rolls_back_keeps_the_budget_of_its_target():
     """The VM has stayed: its migration failed."""
     (found,) = drained("b", *volume(), *guest(on="a", failed=True), migration(phase="Failed", age=8000)).blockers

@@ -129,6 +129,8 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
         begin, end = _PATH.sub(r"\1/…/\2", text[: calls[0].start()]).rstrip(" :"), text.rindex(calls[-1][0])
         text = f"{calls[-1][1]}: {text[end + len(calls[-1][0]) :]}"
         left = length - len(text) - 2
+        if not begin:
+            return shorten(text, length)
         if left >= min(len(begin), _SHORTEST_BEGIN):
             return f"{begin}: {text}" if len(begin) <= left else f"{_whole_clause(_without_part(begin[:left]))}… {text}"
         return shorten(text, length)

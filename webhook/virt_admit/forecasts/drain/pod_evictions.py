@@ -8,7 +8,6 @@ pod-eviction-admitter.go.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,7 +23,7 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
-from virt_admit.forecasts.drain.states import ending_pods, pod_finalizers, stuck_starts
+from virt_admit.forecasts.drain.states import dying_pods, ending_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -50,6 +49,7 @@ READS: Final = union(
     stuck_starts.READS,
     pod_finalizers.READS,
     ending_pods.READS,
+    dying_pods.READS,
     expand.STRATEGY_READS,
     {
         PDB: ("spec", "status", "metadata.ownerReferences"),
@@ -67,9 +67,6 @@ READS: Final = union(
     },
 )
 """The fields that decide whether a pod can be evicted."""
-
-STUCK_AFTER: Final = datetime.timedelta(minutes=5)
-"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
 
 FORCE: Final = "--force"
 DELETE_DATA: Final = "--delete-emptydir-data"
@@ -311,7 +308,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
-    if not silent and (late is None or late < STUCK_AFTER):
+    if not silent and (late is None or late < dying_pods.STUCK_AFTER):
         return _ending(pod, cluster)
     since = f"it should have ended {clock.duration(late)} ago" if late else "it is being deleted"
     if finalizers:
@@ -322,7 +319,8 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         why = "the kubelet of its node does not report"
         remedy = sentence(awaited_return.advice(node, cluster, _FENCE))
     else:
-        why, remedy = "the kubelet has not reported its end", "Repair the kubelet or the storage of its node."
+        dying = dying_pods.of_pod(pod, cluster)
+        why, remedy = f"{dying.why}{dying.keeps}", sentence(dying.remedy)
     reason, cause = f"{since}, but {why}", ProblemCause.POD_NOT_ENDING
     return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=cause)
 

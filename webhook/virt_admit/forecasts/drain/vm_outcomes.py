@@ -7,7 +7,6 @@ not check it.
 
 from __future__ import annotations
 
-import datetime
 import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -18,21 +17,25 @@ from virt_admit.forecasts.drain import (
     ending_namespaces,
     harvester_maintenance,
     migration_doubts,
-    pod_evictions,
     typed_remedies,
     vm_problems,
     vmi_evictions,
 )
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
-from virt_admit.forecasts.drain.states import lost_launchers, vm_states, vm_states_failures, vm_states_outcomes
+from virt_admit.forecasts.drain.states import (
+    dying_pods,
+    lost_launchers,
+    vm_states,
+    vm_states_failures,
+    vm_states_outcomes,
+)
 from virt_admit.forecasts.drain.states.evacuation_marks import mark_first
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import typed
-from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -163,11 +166,14 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
         find = functools.cache(functools.partial(_target, vmi, cluster))
         if state.state is State.ARRIVED:
             ruled = vm_states_outcomes.ruling(vmi, state, cluster)
-            outcome = VmOutcome.UNKNOWN if state.late else VmOutcome.MIGRATES
+            outcome = _OF_VISITORS[ruled.effect if ruled is not None else StateEffect.WAITS]
             reason, remedy = (ruled.reason, ruled.remedy if state.late else "") if ruled else ("", "")
             yield Forecast(vmi, outcome, reason, remedy, find(True), state=state)
         else:
             yield _forecast(vmi, state, cluster, find)
+
+
+_OF_VISITORS: Final = (VmOutcome.MIGRATES, VmOutcome.UNKNOWN, VmOutcome.BLOCKS)  # in the order of StateEffect
 
 
 def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
@@ -190,7 +196,7 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
-    stuck = _stuck(vmi, cluster)
+    stuck = dying_pods.overdue(vmi, cluster)
     if stuck is not None:
         return _Verdict.blocks(stuck)
     ends = "it is being stopped already" if vmi.deleted else _ENDS.get(state.state)
@@ -335,26 +341,6 @@ def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
     A namespace is listed once for all of its VMs.
     """
     return functools.cache(lambda kind, namespace: gather(cluster.list(kind, namespace))[1])
-
-
-def _stuck(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has.
-
-    Raises:
-        Unseen: it is not late by the known Nodes, whose heartbeats are the clock, and more Nodes may exist.
-    """
-    if not vmi.deleted:
-        return None
-    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
-    late = asked - datetime.timedelta(seconds=vmis.grace_seconds(vmi)) if asked is not None else None
-    if late is None or late < pod_evictions.STUCK_AFTER:
-        for unread in more_may_exist(cluster, NODE):
-            raise unread
-        return None
-    minutes = int(late.total_seconds() // 60)
-    reason = f"it is being stopped, and should have ended {minutes} minutes ago"
-    remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
-    return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
 
 
 def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:

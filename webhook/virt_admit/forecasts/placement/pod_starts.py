@@ -16,12 +16,14 @@ from virt_admit.forecasts.placement.components import (
     broken_pods,
     driver_daemons,
     longhorn_nodes,
+    longhorn_starts,
     missing_objects,
     network_plugins,
     node_drivers,
     node_pods,
 )
 from virt_admit.forecasts.placement.components.longhorn_nodes import LonghornReport
+from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
 from virt_admit.model import address_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
@@ -38,6 +40,7 @@ READS: Final[Reads] = union(
     clock.READS,
     volume_attachments.READS,
     longhorn_nodes.READS,
+    longhorn_starts.READS,
     driver_daemons.READS,
     {
         POD: (
@@ -74,6 +77,7 @@ _VOLUME: Final = re.compile(r'(?:Attach|Mount|Map)Volume\.\w+ failed for volume 
 """How the kubelet and the attach controller name a volume with which they fail, which may be a PersistentVolume."""
 _CALL: Final = re.compile(r"rpc error: code = (?:Internal|Unknown) desc = ")
 """The frame of an error, which says something only if the code does."""
+_CODE: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _FAILED: Final = re.compile(r'(\w+Volume)\.\w+ failed for volume "[\w.-]{1,250}" ?: ')
 _WORDS: Final = 200
 _BRIEF: Final = 80
@@ -101,6 +105,10 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
             return f"{node} lacks driver {driver}: {why.strip(' ()').removeprefix('no pod there: ')}"
         return f"driver {driver} is not registered on {node}{why}"
     attachment = attachment_fault(pod, cluster)
+    if found := _awaited(said, attachment, on, cluster):
+        code = _CODE.search(attachment.error if attachment is not None else said)
+        what = attachment.what if attachment is not None else f"volume {_VOLUME.findall(said)[0]} cannot be attached"
+        return f"{what}{f' ({code[1]})' if code is not None else ''}: {found.words}"
     if attachment is not None and said == attachment.words:
         error = "" if brief else cut_middle(_CALL.sub("", attachment.error).rstrip(". "), _WORDS)
         words = f"{attachment.what}: {error}" if error else attachment.what
@@ -122,6 +130,8 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
     if attachment is not None and attachment.remedy and said == attachment.words:
         return attachment.remedy
     on = pod.at("spec", "nodeName").text or ""
+    if found := _awaited(said, attachment, on, cluster):
+        return found.remedy
     if full := address_pools.full_range(said, cluster):
         return full.remedy
     if missing := missing_objects.of_pod(pod, said, cluster):
@@ -139,7 +149,26 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
             return served
         if driver:
             return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
+    if attachment is not None and attachment.awaits and (driver := _driver(attachment.awaits, cluster)):
+        return typed(f"repair the volume in its storage ({driver})", _of_storage(attachment.awaits, cluster))
     return typed("see in the events of the pod what fails", kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def lasting_fault(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod that replaces this one certainly meets the same cause on each node."""
+    on = pod.at("spec", "nodeName").text or ""
+    found = _awaited(_said(pod, cluster), attachment_fault(pod, cluster), on, cluster)
+    return found is not None and found.lasts
+
+
+def _awaited(said: str, attachment: AttachmentFault | None, on: str, cluster: Cluster) -> LonghornCause | None:
+    """Return for what Longhorn waits, if what keeps a pod from starting is a volume that is not attached to its node."""
+    if attachment is not None:
+        volume = attachment.awaits if said == attachment.words else ""
+    else:
+        named = _VOLUME.match(said)
+        volume = named[1] if named is not None and said.startswith("AttachVolume.") else ""
+    return longhorn_starts.cause(volume, on, cluster) if volume else None
 
 
 def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:

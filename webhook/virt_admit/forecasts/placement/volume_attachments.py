@@ -53,6 +53,12 @@ def attached(node: str, cluster: Cluster) -> Sequence[str]:
     return entry(cluster, _attached, node) or ()
 
 
+def of_volume(name: str, cluster: Cluster) -> Mapping[str, str]:
+    """Return the attachments of a PersistentVolume by the node to which it is attached."""
+    known = filter(_is_attached, entry(cluster, _by_volume, name) or ())
+    return {each.at("spec", "nodeName").text or "": each.name for each in known}
+
+
 def volume(attachment: Object) -> str:
     """Return the name of the PersistentVolume; empty: the attachment has a volume of its own."""
     return attachment.at("spec", "source", "persistentVolumeName").text or ""
@@ -72,6 +78,8 @@ class AttachmentFault(NamedTuple):
     """Empty: what the words name has to be repaired."""
     error: str = ""
     """What the driver says, with how it is introduced."""
+    awaits: str = ""
+    """The PersistentVolume whose driver has not attached it to the node, and says so; empty: another cause is known."""
 
     @property
     def words(self) -> str:
@@ -136,7 +144,7 @@ def _not_attached(name: str, claim: str, error: str, cluster: Cluster) -> Attach
     """Return why a volume cannot be attached: the pod that registers its driver is named, if the driver is missing."""
     named = node_drivers.named_by(error)
     if named is None:
-        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error)
+        return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name)
     node, driver = named
     because = node_drivers.because(driver, node, cluster)
     what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"

@@ -299,16 +299,11 @@ STATEFUL_SET: Final = Kind(
 )
 REPLICA_SET: Final = DEPLOYMENT._replace(plural="replicasets", kind="ReplicaSet")
 JOB: Final = Kind("batch", ("v1",), "jobs", "Job", numerous=True, snapshot_filtered=True, not_at_admission=True)
-AUTOSCALER: Final = Kind(
-    "autoscaling",
-    ("v2", "v1"),
-    "horizontalpodautoscalers",
-    "HorizontalPodAutoscaler",
-    snapshot_filtered=True,
-    not_at_admission=True,
-)
 SCALED_OBJECT: Final = Kind(
     "keda.sh", ("v1alpha1",), "scaledobjects", "ScaledObject", snapshot_filtered=True, not_at_admission=True
+)
+AUTOSCALER: Final = SCALED_OBJECT._replace(
+    group="autoscaling", versions=("v2", "v1"), plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler"
 )
 CLUSTER_AUTOSCALER: Final = Kind(
     "autoscaling.openshift.io", ("v1",), "clusterautoscalers", "ClusterAutoscaler", namespaced=False
@@ -353,6 +348,7 @@ LONGHORN_REPLICA: Final = Kind("longhorn.io", ("v1beta2",), "replicas", "Replica
 LONGHORN_ATTACHMENT: Final = Kind("longhorn.io", ("v1beta2",), "volumeattachments", "VolumeAttachment", numerous=True)
 LONGHORN_ENGINE: Final = Kind("longhorn.io", ("v1beta2",), "engines", "Engine", numerous=True)
 LONGHORN_NODE: Final = Kind("longhorn.io", ("v1beta2",), "nodes", "Node")
+LONGHORN_IMAGE: Final = Kind("longhorn.io", ("v1beta2",), "engineimages", "EngineImage")
 LONGHORN_MANAGER: Final = Kind("longhorn.io", ("v1beta2",), "instancemanagers", "InstanceManager")
 CEPH_CLUSTER: Final = Kind("ceph.rook.io", ("v1",), "cephclusters", "CephCluster")
 CEPH_BLOCK_POOL: Final = Kind("ceph.rook.io", ("v1",), "cephblockpools", "CephBlockPool")

@@ -25,7 +25,7 @@ from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
-from virt_admit.model.messages import advice_of, command_of, cut, cut_middle, ended, sentence
+from virt_admit.model.messages import advice_of, command_of, cut, cut_middle, ended, sentence, shorten
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import (
     Action,
@@ -131,7 +131,7 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     mark = vmi.at("status", "evacuationNodeName")
     begin = f"a drain of node {mark.text} waits for this VMI: "
     advice = advice_of(ruled.remedy)
-    reason = ended(cut(ruled.reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
+    reason = ended(shorten(ruled.reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
     yield Finding(mark.path, f"{begin}{reason} {advice}", command=command_of(ruled.remedy))
 
 

@@ -1,15 +1,17 @@
-"""A VM has left a node, and its old launcher pod there does not end.
+"""A VM has left a node, and its old launcher pod there does not end, or its volume stays attached there.
 
-**Why.** The guest's own container has ended after a migration, and a sidecar has not. KubeVirt makes no further target pod
-while two pods of a VMI run, so no migration starts and no drain of its node ends.
+**Why.** The guest's own container has ended after a migration, and a sidecar has not, or the kubelet cannot end the pod.
+KubeVirt makes no further target pod while two pods of a VMI run, so no migration starts and no drain of its node ends.
+Longhorn starts no further migration of a volume whose last one has not ended.
 
-**Fix.** Delete the old pod, which no longer has a guest. A sidecar of hooks v1alpha3 ends by itself since KubeVirt 1.2.
+**Fix.** Delete an old pod that no longer has a guest. A sidecar of hooks v1alpha3 ends by itself since KubeVirt 1.2. Repair
+the container runtime of a node that cannot end a pod. A VolumeAttachment of that node that is left then can be deleted.
 """
 
-from virt_admit.forecasts.drain.states import left_pods
+from virt_admit.forecasts.drain.states import dying_pods, left_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import advice_of, command_of, cut
 from virt_admit.rule import (
     POD,
     VMI,
@@ -30,6 +32,7 @@ from virt_admit.rule import (
     kinds=(VMI,),
     reads=union(
         clock.READS,
+        dying_pods.READS,
         {
             VMI: (),
             VMIM: ("metadata.creationTimestamp", "metadata.uid", "spec.vmiName", "status.phase"),
@@ -48,6 +51,7 @@ from virt_admit.rule import (
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation",
         "https://github.com/kubevirt/kubevirt/issues/9838",
+        "https://github.com/longhorn/longhorn/issues/11149",
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:
@@ -56,6 +60,7 @@ def check(vmi: Object, context: Context) -> Findings:
     yield from more_may_exist(context.cluster, VMIM)
     left = left_pods.of_vmi(vmi, context.cluster)
     if left is None:
+        yield from _left_over(vmi, context)
         return
     waits = left_pods.waiting(vmi, context.cluster)
     effect = f"migration {cut(waits.name, 40)} waits for it" if waits is not None else "no migration starts meanwhile"
@@ -66,4 +71,21 @@ def check(vmi: Object, context: Context) -> Findings:
         value=left.pod.name,
         problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
         command=left.remedy.rpartition(": ")[2],
+    )
+
+
+def _left_over(vmi: Object, context: Context) -> Findings:
+    """Yield that the old pod cannot be ended, or that its volume stays attached, which keeps the next migration from it."""
+    found = dying_pods.left_over(vmi, context.cluster)
+    if found is None:
+        return
+    path, advice = vmi.at("status", "migrationState", "sourceNode").path, advice_of(found.remedy)
+    begin = "its migration has succeeded, but "
+    choices = (f"{begin}{found.words}. {rest}" for rest in (advice, advice.partition(" (")[0].rstrip(".") + "."))
+    yield Finding(
+        path,
+        check.first_that_fits(path, *choices),
+        value=found.words,
+        problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
+        command=command_of(found.remedy),
     )

@@ -29,7 +29,7 @@ READS: Final[Reads] = union(
     migrations.READS,
     volume_attachments.READS,
     {
-        LONGHORN_ENGINE: ("spec.volumeName",),
+        LONGHORN_ENGINE: ("spec.volumeName", "status.instanceManagerName"),
         LONGHORN_VOLUME: ("status.currentNodeID", "status.currentMigrationNodeID", "status.kubernetesStatus"),
         POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
         VMI: ("spec.volumes", "spec.utilityVolumes", "status.migrationState", "status.nodeName"),
@@ -73,7 +73,12 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
 
 def _migrating(manager: Object, eviction: PodEviction) -> Iterator[Object]:
     """Yield the volumes with an engine on the node that Longhorn migrates from it, or to it."""
-    for name in manager.at("status", "instanceEngines").map:
+    running = (
+        each.name
+        for each in eviction.cluster.known(LONGHORN_ENGINE)
+        if each.at("status", "instanceManagerName").text == manager.name
+    )
+    for name in dict.fromkeys((*manager.at("status", "instanceEngines").map, *running)):
         engine = eviction.cluster.get(LONGHORN_ENGINE, manager.namespace, name)
         of = engine.at("spec", "volumeName").text if engine is not None else None
         volume = eviction.cluster.get(LONGHORN_VOLUME, manager.namespace, of) if of else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.components import unattached_networks
@@ -98,10 +98,9 @@ def _old_pod(vmi: Object, cluster: Cluster) -> Problem | None:
                 f"its VMI is {vmi.at('status', 'phase').text}, and no new one is made before its pod on {on} is gone, "
                 f"which should have ended {vm_states_times.age(end, cluster)} ago"
             )
-            remedy = typed(
-                f"repair the kubelet or the storage of {on}", kubectl("describe", POD, pod.name, pod.namespace)
-            )
-            return Problem(reason, remedy, ProblemCause.POD_NOT_ENDING)
+            dying = dying_pods.of_pod(pod, cluster)
+            why = f": {dying.why}" if dying.said else ""
+            return Problem(f"{reason}{why}", dying_pods.with_command(dying, pod), ProblemCause.POD_NOT_ENDING)
     return None
 
 

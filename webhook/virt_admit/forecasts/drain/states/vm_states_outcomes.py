@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import (
     evacuation_marks,
-    left_pods,
     vm_states,
+    vm_states_left,
     vm_states_motion,
     vm_states_targets,
     vm_states_times,
@@ -24,7 +24,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, POD, RESOURCE_QUOTA, VMI
+from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.settings import migration_limits, versions
@@ -111,17 +111,7 @@ def _marked(case: Case) -> Ruling:
 
 
 def _two_pods(case: Case) -> Ruling:
-    left = left_pods.of_vmi(case.vmi, case.cluster)
-    if left is not None and left.pod.name == case.found.detail:
-        waits = f"migration {case.found.migration.name} waits" if case.found.migration is not None else "cannot migrate"
-        return Ruling(StateEffect.BLOCKS, f"{waits}, as {left.reason}", left.remedy, ProblemCause.POD_NOT_ENDING)
-    reason = f"waits until its other pod {case.found.detail} has ended"
-    if case.found.late:
-        remedy = typed(
-            "see why it does not end", kubectl("describe", POD, case.found.detail, vms.namespace_of(case.vmi))
-        )
-        return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.POD_NOT_ENDING)
-    return Ruling(StateEffect.WAITS, reason)
+    return vm_states_left.two_pods(case.vmi, case.found, case.cluster)
 
 
 def _backoff(case: Case) -> Ruling:
@@ -287,25 +277,7 @@ def _aborting(case: Case) -> Ruling:
 
 
 def _arrived(case: Case) -> Ruling:
-    """Return what it means that the old pod of a VM that has left is still there.
-
-    KubeVirt refuses its eviction where the guest migrates (pod-eviction-admitter.go#admitLauncherPod), else it ends the guest.
-    """
-    left = f"has left for {case.found.target}"
-    if not case.found.late:
-        return Ruling(StateEffect.WAITS, f"{left}; its old pod ends")
-    since = f" for {age(case.found.since, case.cluster)}" if case.found.since is not None else ""
-    ready = case.vmi.condition("Ready")
-    said = ready["message"].text or ready["reason"].text or "no reason given"
-    holds = (
-        f"the only guest, as its VMI is not Ready ({cut(said, 120)})" if ready["status"].text == "False" else _SECOND
-    )
-    remedy = typed("find out which of both pods runs the guest before this node is drained", _describe(case.vmi))
-    reason = f"{left}, but its old pod {case.found.detail} has not ended{since}: it may run {holds}"
-    return Ruling(StateEffect.UNKNOWN, reason, remedy)
-
-
-_SECOND: Final = "a second guest, and two guests on one disk destroy its data"
+    return vm_states_left.arrived(case.vmi, case.found, case.cluster)
 
 
 def _not_closed(case: Case) -> Ruling:

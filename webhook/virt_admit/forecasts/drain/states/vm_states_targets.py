@@ -176,7 +176,11 @@ def _started_late(vmi: Object, found: VmState, pod: Object | None, reason: str, 
             return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
         failed = migrations.failed_in_a_row(vmi, cluster)
         since = clock.instant(failed[0].metadata["creationTimestamp"].text) if failed else None
-        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", pod_starts.remedy(pod, cluster, since))
+        ways = pod_starts.remedy(pod, cluster, since)
+        if pod_starts.lasting_fault(pod, cluster):
+            words = f"{reason}: {why}. Each retry fails alike{until}"
+            return Ruling(StateEffect.BLOCKS, words, ways, ProblemCause.MIGRATION_FAILS)
+        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", ways)
     remedy = typed("if it lasts, see why", described) if described else ""
     return Ruling(StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{until}", remedy)
 

@@ -70,10 +70,19 @@ class AbsentPod(NamedTuple):
 
 def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
     """Return why the DaemonSet of a driver has no pod on a node; None: it has one, or that is not known."""
-    if unlisted(cluster, POD) or node_pods.of_driver(driver, node_pods.of_node(node, cluster)) is not None:
+    if node_pods.of_driver(driver, node_pods.of_node(node, cluster)) is not None:
         return None
-    daemon, found = of_driver(driver, cluster), find(cluster, NODE, "", node)
-    if daemon is None or found is None:
+    daemon = of_driver(driver, cluster)
+    return of_daemon(daemon, driver, node, cluster) if daemon is not None else None
+
+
+def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
+    """Return why a DaemonSet of the software of a driver has no pod on a node; None: that cannot be determined.
+
+    No pod of it is known there.
+    """
+    found = find(cluster, NODE, "", node)
+    if found is None or unlisted(cluster, POD):
         return None
     begin, described = f"no pod there: DaemonSet {daemon.full_name}", about("describe", daemon, DAEMON_SET)
     refusing = list(_untolerated(daemon, found))

@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods
-from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
+from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_motion
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
@@ -20,7 +20,7 @@ from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import candidates, start_candidates, virt_handlers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import PDB, VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import PDB, POD, VM, VMI, Kind
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     expand,
@@ -295,11 +295,17 @@ def _upgrade(found: FoundVm, events: Sequence[EventForecast], cluster: Cluster, 
     update = next(each for each in events if each.event is VmEvent.UPDATE)
     upgrade = rehearsed.rehearsal(cluster)
     own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == (found.obj.namespace, found.name)), None)
-    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(f"{found.obj.full_name}: "))
+    stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(_own_begins(found, cluster)))
     moves = own.moves if own is not None and upgrade.possible is not None else 0 if _rests(events) else None
     outcome = str(own.outcome) if own is not None else events[0].outcome
     unseen += rehearsed.unread(cluster)
     return UpgradeOfVm(upgrade.possible, outcome, moves, update.outcome, update.reason, stops)
+
+
+def _own_begins(found: FoundVm, cluster: Cluster) -> tuple[str, ...]:
+    """Return how the reasons of stops begin that are about the VM, or about a pod of it that does not end."""
+    pods = vm_states_motion.motion(cluster).pods.get((found.obj.namespace, found.name), ())
+    return f"{found.obj.full_name}: ", *(f"{POD.kind} {pod.full_name}: " for pod in pods)
 
 
 def _rests(events: Sequence[EventForecast]) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
-from virt_admit.forecasts.drain.states import left_pods
+from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_left
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -116,7 +116,7 @@ _AVOID: Final = {
     State.STALE_MARK: "a new migration does not help: the mark stays",
     State.MARKED: "an uncordon does not end the evacuation",
     State.BACKOFF: "another migration by hand meets the same cause: remove that first",
-    State.RUNNING: "a cancelled migration of a drain starts again from the beginning",
+    State.RUNNING: "do not cancel the migration: that of a drain starts again from the beginning",
 }
 
 
@@ -124,6 +124,19 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
     """Return what not to do while a VM is in this state."""
     if state.state is State.TWO_PODS and left_pods.of_vmi(vmi, cluster) is not None:
         return ()  # the guest has certainly left one of them
+    if state.state is State.TWO_PODS and _is_left(state.detail, vmi, cluster):
+        return (_OLD_POD,)
     if state.state is State.RUNNING and (state.migration is None or not migrations.is_automatic(state.migration)):
         return ()
     return (_AVOID[state.state],) if state.state in _AVOID else ()
+
+
+_OLD_POD: Final = (
+    "leave the old pod to its kubelet: its containers may still use the disk, and no deletion of the pod ends them"
+)
+
+
+def _is_left(pod: str, vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a migration has certainly moved the guest away from a pod of a VMI."""
+    old = vm_states_left.other_pod(vmi, pod, cluster)
+    return old is not None and bool(dying_pods.target(vmi, old.at("spec", "nodeName").text or "-"))

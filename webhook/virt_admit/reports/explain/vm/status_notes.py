@@ -20,10 +20,11 @@ from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, VM, VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, PDB, POD, VM, VM_SNAPSHOT, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
@@ -47,7 +48,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _evicted(found, cluster)
-        yield from _moving(found.vmi)
+        yield from _moving(found.vmi, cluster)
         yield from _unplugged(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
         yield from _descheduled(found.vmi, cluster)
@@ -146,16 +147,25 @@ def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         yield f"{ended.reason}. It runs again and may end in the same way. {capital(ended.remedy)}"
 
 
-def _moving(vmi: Object) -> Iterator[str]:
+def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what a migration under way looks like, because it resembles a fault."""
     state = vmi.at("status", "migrationState")
     target, ended = state["targetNode"].text, state["completed"].boolean or state["endTimestamp"].present
     elsewhere = target != vmi.at("status", "nodeName").text
     if target and elsewhere and state["targetPod"].text and not ended and vmi.at("status", "phase").text == "Running":
-        yield (
-            f"it migrates to {target}: until that ends it has two launcher pods, its volumes are attached to both nodes, and "
-            "its PodDisruptionBudget demands both pods"
-        )
+        known = cluster.known(PDB, vms.namespace_of(vmi))
+        own = next((each.name for each in known if _counts_both(each, vmi)), "")
+        budget = f", and its PodDisruptionBudget {own} demands both pods" if own else ""
+        volumes = ", its volumes are attached to both nodes" if any(launcher_pod.claims(vmi["spec"])) else ""
+        yield f"it migrates to {target}: until that ends it has two launcher pods{volumes}{budget}"
+
+
+def _counts_both(budget: Object, vmi: Object) -> bool:
+    """Return whether KubeVirt demands both pods of a migration by a budget. Later releases write none (kubevirt#13764)."""
+    return vmis.owner(budget, VMI.kind) == vmi.name and budget.at("spec", "minAvailable").integer == _BOTH
+
+
+_BOTH: Final = 2
 
 
 def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:

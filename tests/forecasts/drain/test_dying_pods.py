@@ -1,0 +1,120 @@
+"""The source pod of a migration that has succeeded and that its kubelet cannot kill: the guest is not there."""
+
+import pytest
+
+from tests.advice import risky
+from tests.builders import NAMESPACE, manifest
+from tests.forecasts.drain import test_longhorn_migrations as longhorn
+from tests.forecasts.drain.test_target_pods import BLOCKS, warning
+from tests.forecasts.drain.test_vm_states import row
+from tests.forecasts.drain.vm_motion import ago, cluster, launcher, migration, vm, vmi
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.states import dying_pods, stuck_starts
+
+KILL = (
+    'error killing pod: [failed to "KillContainer" for "compute" with KillContainerError: "rpc error: code = '
+    'DeadlineExceeded desc = context deadline exceeded", failed to "KillPodSandbox" for "uid" with KillPodSandboxError: '
+    '"rpc error: code = DeadlineExceeded desc = failed to stop container"]'
+)
+CLAIM = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec={"volumeName": "pv-disk"})
+CSI = {"driver": "driver.longhorn.io", "volumeHandle": "v1"}
+VOLUME = manifest("v1", "PersistentVolume", "pv-disk", spec={"csi": CSI})
+DONE = migration(phase="Succeeded", age=8000)
+
+
+def old_pod(on="a", late=3600):
+    found = launcher(on=on, suffix="0", metadata={"deletionTimestamp": ago(late), "deletionGracePeriodSeconds": 60})
+    found.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    return found
+
+
+def migrating(source="a", target="b"):
+    (volume, *_) = longhorn.volume(source, target)
+    volume.data["spec"] |= {"migrationNodeID": target}
+    return volume
+
+
+def world(*objects, pod=None, both=("a", "b"), **state):
+    pod = pod or old_pod()
+    attachments = [longhorn.attached(on) for on in both]
+    return cluster(*longhorn.guest(**state), DONE, pod, CLAIM, VOLUME, *attachments, *objects)
+
+
+def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes():
+    pod = old_pod()
+    snapshot = world(migrating(), warning(pod, "FailedKillPod", KILL), pod=pod)
+    (found,) = drain_plan.plan(snapshot, "a").nodes
+    (blocker,) = found.pods.blockers
+    (left,) = found.visitors
+
+    assert (found.drainable, left.outcome) == (False, BLOCKS)
+    assert blocker.reason == (
+        "It should have ended 60 minutes ago, but the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded: context "
+        "deadline exceeded); its guest runs on b, as its migration has succeeded. Volume pv-disk is still attached to a and b, "
+        "and Longhorn has not ended its migration to b"
+    )
+    assert blocker.remedy.startswith(
+        "Restart the container runtime of a, or reboot a once its VMs have left (then delete VolumeAttachment csi-a of a, if"
+    )
+    assert "second guest" not in left.reason
+    assert "cannot kill it (FailedKillPod" in left.reason
+    assert not risky(f"{blocker.reason}. {blocker.remedy}. {left.reason}. {left.remedy}")
+
+
+@pytest.mark.parametrize(
+    ("objects", "both", "absent"),
+    [
+        ([], ("a", "b"), "Longhorn"),
+        ([migrating(target="")], ("a", "b"), "Longhorn"),
+        ([migrating()], ("b",), "attached"),
+        ([migrating()], ("a",), "attached"),
+    ],
+    ids=["no Longhorn", "the migration has ended", "it is detached", "it is not there yet"],
+)
+def test_what_is_not_seen_of_the_volume_is_not_said(objects, both, absent):
+    found = dying_pods.of_pod(old_pod(), world(*objects, both=both))
+
+    assert found.why == "the kubelet has not reported its end"
+    assert found.keeps.startswith("; its guest runs on b")
+    assert absent not in found.keeps
+
+
+@pytest.mark.parametrize(
+    "state", [{"failed": True}, {"completed": False}, {"targetNode": "c"}], ids=["failed", "runs", "elsewhere"]
+)
+def test_only_a_migration_that_has_succeeded_tells_where_the_guest_is(state):
+    _, vmi, _ = longhorn.guest()
+    assert (dying_pods.target(vmi, "a"), dying_pods.target(vmi, "b")) == ("b", "")
+
+    vmi.data["status"]["migrationState"] |= state
+    assert dying_pods.target(vmi, "a") == ""
+
+
+def test_a_pod_that_has_just_been_deleted_ends_in_time():
+    (found,) = drain_plan.plan(world(migrating(), pod=old_pod(late=-20)), "a").nodes
+
+    assert found.pods.blockers == ()
+    assert found.drainable
+
+
+@pytest.mark.parametrize("said", [KILL, "error killing pod: context deadline exceeded", ""])
+def test_the_pod_of_a_vm_that_is_stopped(said):
+    stopped = vmi(metadata={"deletionTimestamp": ago(7200)})
+    pod = launcher(metadata={"deletionTimestamp": ago(3600)})
+    found = row(cluster(stopped, pod, *([warning(pod, "FailedKillPod", said)] if said else [])))
+
+    assert found.outcome == BLOCKS
+    assert found.reason.startswith("it is being stopped, and should have ended 119 minutes ago")
+    assert ("the kubelet of a cannot kill it (FailedKillPod: " in found.reason) is bool(said)
+    assert ("restart the container runtime of a" in found.remedy) is bool(said)
+
+
+def test_a_vm_that_starts_anew_waits_for_a_pod_that_is_not_killed():
+    ended = vmi(phase="Failed")
+    pod = launcher(metadata={"deletionTimestamp": ago(3600)})
+    found = stuck_starts.of_vm(vm(), ended, cluster(ended, pod, warning(pod, "FailedKillPod", KILL)))
+
+    assert (
+        "should have ended 60 min ago: the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded" in found.reason
+    )
+    assert found.remedy.startswith("restart the container runtime of a")

@@ -1,0 +1,200 @@
+"""Pods that should have ended and have not: what their kubelet says, and the volumes that stay attached because of them.
+
+A volume that migrates stays attached to both nodes until Kubernetes detaches it from the node of the old pod. Sources:
+kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go#killPodWithSyncResult, :pkg/kubelet/events/event.go
+(FailedKillPod); longhorn/longhorn-manager:controller/volume_attachment_controller.go#handleVolumeMigrationConfirmation;
+longhorn/website:content/kb/troubleshooting-rwx-volume-migration-stuck.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.model.commands import kubectl, shell, typed
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist, unlisted
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = union(
+    volume_attachments.READS,
+    {
+        POD: ("metadata.labels", "metadata.ownerReferences"),
+        PV: ("spec.csi.volumeHandle",),
+        VMI: ("status.migrationState", "status.nodeName"),
+        LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID"),
+    },
+)
+STUCK_AFTER: Final = timedelta(minutes=5)
+"""A pod that has not ended so long after its grace period will not end by itself: the kubelet kills at its end."""
+_REASON: Final = "FailedKillPod"
+_PART: Final = re.compile(r'failed to "\w+" for "[\w.-]{1,253}" with (\w+): "((?:[^"\\]|\\.){1,2000})"')
+"""One error in the message of the event: the call that failed, its object, the kind of the error, and its text."""
+_CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
+_OF_RUNTIME: Final = ("KillContainerError", "KillPodSandboxError")
+_LONGEST: Final = 120
+
+
+class DyingPod(NamedTuple):
+    """Why a pod that should have ended is still there."""
+
+    why: str
+    """``the kubelet of s1 cannot kill it (FailedKillPod: …)``."""
+    keeps: str
+    """What it keeps from going on, as the end of a sentence that begins with ``; ``; empty: nothing is known."""
+    remedy: str
+    said: bool = False
+    """Whether the kubelet says that it cannot end it."""
+
+
+def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
+    """Return why a pod that is being deleted does not end, and what ends it."""
+    node = pod.at("spec", "nodeName").text or "its node"
+    said = events.last_warning(pod, _REASON, None, cluster) if pod.deleted else ""
+    part = _PART.search(said)
+    words = cut_middle(_CALL.sub(r"\1: ", part[2] if part is not None else said), _LONGEST)
+    moved = target(_vmi(pod, cluster), node)
+    kept = list(_kept(pod, node, moved, cluster)) if moved else []
+    keeps = f"; its guest runs on {moved}, as its migration has succeeded" if moved else ""
+    if kept:
+        keeps += f". {'; '.join(each.words for each in kept)}"
+    orphans = [name for each in kept for name in each.attachments]
+    rest = f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)" if orphans else ""
+    if not said:
+        ways = f"repair the kubelet or the storage of {node}"
+        return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
+    runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
+    ways = f"restart the {runs} of {node}, or reboot {node} once its VMs have left"
+    return DyingPod(f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, f"{ways}{rest}", said=True)
+
+
+def with_command(dying: DyingPod, pod: Object) -> str:
+    """Return what ends a pod, with the command that shows it."""
+    return typed(dying.remedy, kubectl("describe", POD, pod.name, pod.namespace))
+
+
+def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a VMI that is being stopped will not end: it is long after the time that its guest has.
+
+    Raises:
+        Unseen: it is not late by the known Nodes, whose heartbeats are the clock, and more Nodes may exist.
+    """
+    if not vmi.deleted:
+        return None
+    asked = clock.since(vmi.metadata["deletionTimestamp"].text, cluster)
+    late = asked - timedelta(seconds=vmis.grace_seconds(vmi)) if asked is not None else None
+    if late is None or late < STUCK_AFTER:
+        for unread in more_may_exist(cluster, NODE):
+            raise unread
+        return None
+    reason = f"it is being stopped, and should have ended {int(late.total_seconds() // 60)} minutes ago"
+    remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
+    for pod in vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ()):
+        dying = of_pod(pod, cluster)
+        if dying.said and vm_states_motion.is_of(pod, vmi):
+            reason, remedy = f"{reason}: {dying.why}", with_command(dying, pod)
+    return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
+
+
+def target(vmi: Object | None, node: str) -> str:
+    """Return where the guest of a VMI runs that a migration has certainly moved from a node; empty: none has."""
+    if vmi is None:
+        return ""
+    state, here = vmi.at("status", "migrationState"), vmi.at("status", "nodeName").text or ""
+    ended = state["completed"].boolean is True and not vm_states_motion.has_failed(state)
+    moved = ended and state["sourceNode"].text == node and state["targetNode"].text == here
+    return here if moved and here != node else ""
+
+
+def _vmi(pod: Object, cluster: Cluster) -> Object | None:
+    name = vm_ledger.vmi_name(pod)
+    return find(cluster, VMI, pod.namespace, name) if name else None
+
+
+class LeftOver(NamedTuple):
+    """What a migration that has succeeded leaves on its source node."""
+
+    words: str
+    remedy: str
+
+
+def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
+    """Return what stays of a VMI on the node that it has left, long after that; None: nothing does, or it is not known.
+
+    Longhorn starts no further migration of a volume before the last one has ended (#handleVolumeMigrationStart).
+    """
+    state = vmi.at("status", "migrationState")
+    node, age = state["sourceNode"].text or "-", clock.since(state["endTimestamp"].text, cluster)
+    moved = target(vmi, node)
+    if not moved or age is None or age < _DETACHED:
+        return None
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    pods = [each for each in own if vm_states_motion.is_of(each, vmi) and each.at("spec", "nodeName").text == node]
+    for pod in filter(vm_states_motion.lives, pods):
+        late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
+        if late is None or late < STUCK_AFTER:
+            return None  # it has not been told to end, or has its time
+        dying = of_pod(pod, cluster)
+        keeps = dying.keeps.partition(". ")[2]
+        words = f"its old pod {pod.name} on {node} should have ended {clock.duration(late)} ago, but {dying.why}"
+        return LeftOver(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
+    here = [each for each in own if each.at("spec", "nodeName").text == moved and vm_states_motion.lives(each)]
+    kept = [each for pod in here[:1] for each in _kept(pod, node, moved, cluster) if each.migrates]
+    if not kept or unlisted(cluster, POD):
+        return None
+    names_of = [name for each in kept for name in each.attachments]
+    delete = shell("kubectl", "delete", "volumeattachments.storage.k8s.io", *names_of)
+    ways = f"see that no container of the VM runs on {node}, then delete the VolumeAttachment of {node}, not that of {moved}"
+    return LeftOver("; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete))
+
+
+_DETACHED: Final = timedelta(minutes=10)
+"""Kubernetes detaches a volume at the latest 6 minutes after its pod has ended (``maxWaitForUnmountDuration``)."""
+
+
+class _KeptVolume(NamedTuple):
+    words: str
+    attachments: tuple[str, ...]
+    migrates: bool
+    """Whether Longhorn still migrates it."""
+
+
+def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_KeptVolume]:
+    """Yield the volumes that stay attached to both nodes of a migration that has succeeded, and that no other pod uses."""
+    for each in pod.at("spec", "volumes").items():
+        called = each.at("persistentVolumeClaim", "claimName").text or ""
+        claim = find(cluster, PVC, pod.namespace, called) if called else None
+        name = claim.at("spec", "volumeName").text if claim is not None else None
+        attached = volume_attachments.of_volume(name, cluster) if name else {}
+        users = volume_attachments.users(pod.namespace, called, cluster)
+        shared = any(user.at("spec", "nodeName").text == node and user.name != pod.name for user in users)
+        if name and node in attached and moved in attached and not shared:
+            migrates = _migrates(name, node, moved, cluster)
+            ends = f", and Longhorn has not ended its migration to {moved}" if migrates else ""
+            yield _KeptVolume(
+                f"Volume {name} is still attached to {node} and {moved}{ends}", (attached[node],), migrates
+            )
+
+
+def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:
+    """Return whether Longhorn still migrates a PersistentVolume from one node to the other."""
+    found = find(cluster, PV, "", name)
+    handle = found.at("spec", "csi", "volumeHandle").text if found is not None else None
+    for volume in cluster.known(LONGHORN_VOLUME):
+        if volume.name == (handle or name):
+            return {volume.at("status", "currentNodeID").text, volume.at("spec", "migrationNodeID").text} == {
+                node,
+                moved,
+            }
+    return False

@@ -1,0 +1,74 @@
+"""What it means for a drain that a VM has two pods: the guest has left one of them, and that one does not end.
+
+A migration that has succeeded tells which one. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
+#handleTargetPodCreation; :pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go#admitLauncherPod.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_motion
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, StateEffect, VmState
+from virt_admit.forecasts.drain.states.vm_states_times import age
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import cut
+from virt_admit.model.problems import ProblemCause
+
+_SECOND: Final = "a second guest, and two guests on one disk destroy its data"
+
+
+def two_pods(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what it means for the node of a VMI that another pod of it has not ended: no migration starts."""
+    left = left_pods.of_vmi(vmi, cluster)
+    if left is not None and left.pod.name == found.detail:
+        waits = f"migration {found.migration.name} waits" if found.migration is not None else "cannot migrate"
+        return Ruling(StateEffect.BLOCKS, f"{waits}, as {left.reason}", left.remedy, ProblemCause.POD_NOT_ENDING)
+    reason = f"waits until its other pod {found.detail} has ended"
+    if not found.late:
+        return Ruling(StateEffect.WAITS, reason)
+    pod = other_pod(vmi, found.detail, cluster)
+    if pod is not None and pod.deleted:
+        dying = dying_pods.of_pod(pod, cluster)
+        words, ways = f"{reason}, but {dying.why}{dying.keeps}", dying_pods.with_command(dying, pod)
+        return Ruling(StateEffect.BLOCKS, words, ways, ProblemCause.POD_NOT_ENDING)
+    remedy = typed("see why it does not end", kubectl("describe", POD, found.detail, vms.namespace_of(vmi)))
+    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.POD_NOT_ENDING)
+
+
+def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what it means that the old pod of a VM that has left is still there.
+
+    KubeVirt refuses its eviction where the guest migrates (pod-eviction-admitter.go#admitLauncherPod), else it ends the guest.
+    """
+    left = f"has left for {found.target}"
+    if not found.late:
+        return Ruling(StateEffect.WAITS, f"{left}; its old pod ends")
+    since = f" for {age(found.since, cluster)}" if found.since is not None else ""
+    ready, stays = vmi.condition("Ready"), f"its old pod {found.detail} has not ended{since}"
+    said = ready["message"].text or ready["reason"].text or "no reason given"
+    pod = other_pod(vmi, found.detail, cluster)
+    source = pod.at("spec", "nodeName").text if pod is not None else None
+    described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+    if ready["status"].text != "False" and pod is not None and dying_pods.target(vmi, source or "-"):
+        reason = f"{left}, where its guest runs since its migration has succeeded, but {stays}"
+        if pod.deleted:
+            dying = dying_pods.of_pod(pod, cluster)
+            return Ruling(StateEffect.BLOCKS, f"{reason}: {dying.why}", dying_pods.with_command(dying, pod))
+        shown = kubectl("describe", POD, pod.name, pod.namespace)
+        return Ruling(StateEffect.UNKNOWN, reason, typed("see which of its containers still runs", shown))
+    holds = (
+        f"the only guest, as its VMI is not Ready ({cut(said, 120)})" if ready["status"].text == "False" else _SECOND
+    )
+    remedy = typed("find out which of both pods runs the guest before this node is drained", described)
+    return Ruling(StateEffect.UNKNOWN, f"{left}, but {stays}: it may run {holds}", remedy)
+
+
+def other_pod(vmi: Object, name: str, cluster: Cluster) -> Object | None:
+    """Return the pod of a VMI with a name; None: it is not known."""
+    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    return next((pod for pod in own if pod.name == name), None)
