@@ -9,6 +9,10 @@ BLOCKING_REMEDY = (
     "kubectl patch vm oracle -n shop --type=merge -p "
     """'{"spec":{"template":{"spec":{"evictionStrategy":"LiveMigrateIfPossible"}}}}'"""
 )
+OR_MIGRATES = (
+    "evictionStrategy LiveMigrate, which takes effect after its restart (virtctl restart batch -n shop), or migrate it before "
+    "the drain (virtctl migrate batch -n shop)"
+)
 RUN = """kubectl patch vm batch -n shop --type=merge -p '{"spec":{"running":null,"runStrategy":"Always"}}'"""
 
 TEXT = f"""\
@@ -21,7 +25,7 @@ node b (cordoned): 2 VMs: 1 blocks the drain, 1 migrates
 
 node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
   stops for good      shop/batch  None; runStrategy Manual
-                                  to do: start it by hand afterwards, or set runStrategy Always: {RUN}
+                                  to do: start it by hand afterwards, or set runStrategy Always, or {OR_MIGRATES}: {RUN}
   restarts elsewhere  shop/cache  None; runStrategy Always
 
 2 nodes without VMs: c, d

@@ -36,7 +36,7 @@ KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 LOOKS_UP: Final[tuple[Kind, ...]] = (
     *KINDS,
     *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE, kinds.SNR_CONFIG),
-    *(kinds.CAPI_CLUSTER, kinds.KUBEADM_CONTROL_PLANE, kinds.CLUSTER_VERSION, kinds.INFRASTRUCTURE, kinds.PDB),
+    *(kinds.CAPI_CLUSTER, kinds.KUBEADM, kinds.CLUSTER_VERSION, kinds.INFRASTRUCTURE, kinds.PDB),
     *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
     *(kind for kind in union(candidates.READS, lost_webhooks.READS) if kind not in (kinds.NODE, kinds.VMI)),
 )

@@ -200,7 +200,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
     refused = {node: why for why, some in inactive_reasons.refused(check, selection, cluster).items() for node in some}
     unsure: Mapping[str, str] = {}
     if direct:
-        excluded = {node.name: _excluded(node, cluster) for node in selection.objects}
+        excluded = {node.name: exclusions.state(node, cluster) for node in selection.objects}
         refused |= {name: why for name, why in excluded.items() if isinstance(why, str) and why}
         unsure = {name: why.what for name, why in excluded.items() if isinstance(why, Unseen)}
     return _Watch(
@@ -221,13 +221,6 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         stages(check, cluster),
         _cooldown(check),
     )
-
-
-def _excluded(node: Object, cluster: Cluster) -> str | Unseen:
-    try:
-        return exclusions.reason(node, cluster)
-    except Unseen as unseen:
-        return unseen
 
 
 def _cooldown(check: HealthCheck) -> Seconds:
@@ -279,17 +272,13 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     parts += [Part("remediated", *remediated), gone]
     late = (
         *machine_replacement.overdue(machine, view.title, wait, node, loss),
-        *_late(view, node, total(tuple(parts)), loss),
+        *(
+            exclusions.late(check.obj, view.nodes[node], total(tuple(parts)), loss.cluster)
+            if check.kind is kinds.NHC
+            else ()
+        ),
     )
     return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, (*unseen, *freed.unseen, *late))
-
-
-def _late(view: _Watch, node: str, at: Seconds, loss: Loss) -> Iterator[str]:
-    """Yield what shows of a node that is lost that a NodeHealthCheck does not do what is expected of it."""
-    if view.watch.check.kind is kinds.NHC:
-        check, own = view.watch.check.obj, view.nodes[node]
-        yield from exclusions.doubts(check, own, loss.cluster)
-        yield from exclusions.overdue(check, own, at.low if at.high is None else at.high, loss.cluster)
 
 
 def _first(view: _Watch, node: str, cluster: Cluster) -> FirstRemediator:

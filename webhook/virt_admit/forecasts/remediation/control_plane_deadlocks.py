@@ -18,14 +18,14 @@ from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM_CONTROL_PLANE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import count
 from virt_admit.model.remediation import machine_drain, machine_owners, machine_starts, machines
 
 READS: Final[Reads] = union(
-    clock.READS, machine_starts.READS, {KUBEADM_CONTROL_PLANE: (), CAPI_MACHINE: ("metadata.ownerReferences",)}
+    clock.READS, machine_starts.READS, {KUBEADM: (), CAPI_MACHINE: ("metadata.ownerReferences",)}
 )
 
 _IN_PROGRESS: Final = "controlplane.cluster.x-k8s.io/remediation-in-progress"
@@ -53,7 +53,7 @@ def deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
 
 
 def _deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
-    found = (_deadlock(owner, cluster) for owner in cluster.known(KUBEADM_CONTROL_PLANE))
+    found = (_deadlock(owner, cluster) for owner in cluster.known(KUBEADM))
     return {each.machine.full_name: each for each in found if each is not None}
 
 

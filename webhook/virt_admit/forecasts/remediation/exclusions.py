@@ -28,7 +28,7 @@ EXCLUDED: Final = "remediation.medik8s.io/exclude-from-remediation"
 """The label. Node Maintenance Operator sets it too, with the value ``true``, and takes it back."""
 FIXED: Final = (0, 12)
 """The first release that reads the value."""
-READS: Final[Reads] = union(clock.READS, node_health.READS, {NHC: ("spec.selector",), NODE: ("metadata.labels",)})
+READS: Final[Reads] = union(clock.READS, node_health.READS, {NHC: (), NODE: ("metadata.labels",)})
 """Without ``RELEASE_READS``, which the webhook does not keep of pods: it says less."""
 RELEASE_READS: Final[Reads] = {POD: ("spec.containers.image",)}
 _IMAGE: Final = re.compile(r"/node-healthcheck-operator:v?([0-9]{1,3})\.([0-9]{1,3})")
@@ -63,6 +63,14 @@ def _unread_value(node: Object, cluster: Cluster) -> str:
     return f"{which} of Node Health Check does not read its value {show(node.label(EXCLUDED).text)}"
 
 
+def state(node: Object, cluster: Cluster) -> str | Unseen:
+    """Return the same, with what is not known as a value."""
+    try:
+        return reason(node, cluster)
+    except Unseen as unseen:
+        return unseen
+
+
 def is_excluded(node: Object, cluster: Cluster) -> bool:
     """Return whether the label certainly excludes a node."""
     try:
@@ -91,6 +99,12 @@ def repair(name: str, cluster: Cluster) -> str:
 def without_label(name: str) -> str:
     """Return the command that removes the label from a node."""
     return shell("kubectl", "label", "node", argument(name), f"{EXCLUDED}-")
+
+
+def late(check: Object, node: Object, time: tuple[int, int | None], cluster: Cluster) -> Iterator[str]:
+    """Yield what shows of a lost node that a NodeHealthCheck does not do what is expected. ``time``: the expected seconds."""
+    yield from doubts(check, node, cluster)
+    yield from overdue(check, node, time[0] if time[1] is None else time[1], cluster)
 
 
 def doubts(check: Object, node: Object, cluster: Cluster) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from virt_admit.forecasts.remediation import control_plane_deadlocks
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE_SET, KUBEADM_CONTROL_PLANE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE_SET, KUBEADM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.remediation import machine_drain, machine_starts
@@ -32,7 +32,7 @@ _STABLE: Final = "ControlPlaneIsStable"
 def of_cluster_api(cluster: Cluster) -> Iterator[str]:
     """Yield the roll-outs of control planes that are under way."""
     stuck = {each.owner.full_name for each in control_plane_deadlocks.deadlocks(cluster).values()}
-    owners = sorted(cluster.known(KUBEADM_CONTROL_PLANE), key=lambda each: each.full_name)
+    owners = sorted(cluster.known(KUBEADM), key=lambda each: each.full_name)
     for owner in [each for each in owners if _is_rolling(each) and each.full_name not in stuck][:_MOST]:
         wanted, status = owner.at("spec", "replicas").integer, owner["status"]
         done = _updated(owner)

@@ -133,13 +133,7 @@ SNR_TEMPLATE: Final = Kind(
     "SelfNodeRemediationTemplate",
     entry="templates",
 )
-SNR_CONFIG: Final = Kind(
-    "self-node-remediation.medik8s.io",
-    ("v1alpha1",),
-    "selfnoderemediationconfigs",
-    "SelfNodeRemediationConfig",
-    entry="templates",
-)
+SNR_CONFIG: Final = SNR_TEMPLATE._replace(plural="selfnoderemediationconfigs", kind="SelfNodeRemediationConfig")
 FAR_TEMPLATE: Final = Kind(
     "fence-agents-remediation.medik8s.io",
     ("v1alpha1",),
@@ -316,7 +310,7 @@ CLUSTER_OPERATOR: Final = Kind("config.openshift.io", ("v1",), "clusteroperators
 CONFIG_NODE: Final = Kind("config.openshift.io", ("v1",), "nodes", "Node", namespaced=False)
 CONTROL_PLANE_SET: Final = Kind("machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet")
 CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "machinesets", "MachineSet")
-KUBEADM_CONTROL_PLANE: Final = Kind(
+KUBEADM: Final = Kind(
     "controlplane.cluster.x-k8s.io", ("v1beta2", "v1beta1"), "kubeadmcontrolplanes", "KubeadmControlPlane"
 )
 BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")

@@ -37,7 +37,7 @@ _REPLICAS = ("spec.replicas", "status.readyReplicas")
     reads=union(
         machine_starts.READS,
         control_plane_deadlocks.READS,
-        {MACHINE_SET: _REPLICAS, CAPI_MACHINE_SET: _REPLICAS, CAPI_MACHINE: ("metadata.labels",)},
+        {MACHINE: (), CAPI_MACHINE: (), MACHINE_SET: _REPLICAS, CAPI_MACHINE_SET: _REPLICAS},
     ),
     action=Action.WARN,
     event="MachineWithoutNode",

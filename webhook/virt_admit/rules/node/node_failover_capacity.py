@@ -17,7 +17,7 @@ from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.scheduler.resources import show
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, choice, param, rule
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, choice, param, rule, union
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Params:
 
 @rule(
     kinds=(NODE,),
-    reads=failover.READS,
+    reads=union(failover.READS, node_initializers.READS),
     action=Action.WARN,
     event="NoFailover",
     at_admission=False,

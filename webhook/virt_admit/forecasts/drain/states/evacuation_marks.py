@@ -78,4 +78,4 @@ def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, clust
 _OF_TARGETS: Final = frozenset(
     (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET, ProblemCause.HOST_MODEL)
 )
-"""No node takes it, which is no fault as long as it stays."""
+"""No node takes it, and none has to as long as it stays."""

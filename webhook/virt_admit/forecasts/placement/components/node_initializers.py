@@ -23,13 +23,14 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.scheduler import controller_taints
 
+_STATUSES: Final = ("status.containerStatuses", "status.initContainerStatuses")
 READS: Final[Reads] = union(
     clock.READS,
     {
         NODE: ("metadata.creationTimestamp", "spec.taints", *CONDITIONS),
         POD: ("metadata.labels", "spec.containers.name", "spec.nodeName", "status.phase", *CONDITIONS),
     },
-    {POD: ("status.conditions.lastTransitionTime", "status.conditions.message", "status.containerStatuses")},
+    {POD: ("status.conditions.lastTransitionTime", "status.conditions.message", *_STATUSES)},
 )
 """What a scan reads. The webhook keeps less of pods, and says less."""
 
