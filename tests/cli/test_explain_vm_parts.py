@@ -252,7 +252,7 @@ def test_a_vm_that_starts_waits_for_a_volume_that_another_pod_uses(explain):
 
 
 def test_a_vm_that_starts_and_finds_no_node(explain):
-    said = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+    said = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector"
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
     vmi = motion.vmi(on="", phase="Scheduling", reported=False, spec={"nodeSelector": {"disk": "fast"}})
     _, data = explain(*WORLD[:3], vmi, waiting(**refused))

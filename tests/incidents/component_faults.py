@@ -163,7 +163,9 @@ def refused_changes_behind_a_long_name() -> Incident:
     """The state of the pod is said although little else fits into a warning."""
     items = plain() + kubemacpool() + guest("web", "w1")
     text = json.dumps(items).replace("kubemacpool-service", "kubemacpool-service-of-the-mac-addresses-of-all-vms")
-    facts = (r"webhooks\[1\].*no ready endpoint \(its pod: OOMKilled\): changes of VMs \(virtctl start, stop\) fail",)
+    facts = (
+        r"webhooks\[1\].*no ready endpoint \(.*OOMKilled at its limit of 300Mi\): changes of VMs \(virtctl start, stop\) fail",
+    )
     return Incident("refused-changes-long-name", MACS, json.loads(text), YES, facts, ("scan",))
 
 

@@ -5,6 +5,7 @@ import pytest
 from tests.for_each import for_each
 from virt_admit.model import messages
 from virt_admit.model.kubernetes.objects import Path
+from virt_admit.rules import load_rules
 
 
 @pytest.mark.parametrize(
@@ -29,11 +30,13 @@ def test_count(number, text):
 
 
 def test_the_first_text_that_fits_is_taken():
-    path, rule = Path("spec", "x"), "some-rule"
-    room = 256 - len("spec.x:  [virt-admit/some-rule]")
-    assert messages.first_that_fits(path, rule, "a" * room, "b") == "a" * room
-    assert messages.first_that_fits(path, rule, "a" * (room + 1), "b") == "b"
-    assert messages.first_that_fits(path, rule, "a" * 300, "b" * 300) == "b" * 300
+    rules = load_rules()
+    at_admission, in_scans = rules.by_id["vm-single-candidate-node"], rules.by_id["node-not-reporting"]
+    path, room = Path("spec", "x"), 256 - len("spec.x:  [virt-admit/vm-single-candidate-node]")
+    assert at_admission.first_that_fits(path, "a" * room, "b") == "a" * room
+    assert at_admission.first_that_fits(path, "a" * (room + 1), "b") == "b"
+    assert at_admission.first_that_fits(path, "a" * 300, "b" * 300) == "b" * 300
+    assert in_scans.first_that_fits(path, "a" * 480, "b") == "a" * 480
 
 
 @for_each(

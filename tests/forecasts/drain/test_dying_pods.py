@@ -49,7 +49,7 @@ def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes(
 
     assert (found.drainable, left.outcome) == (False, BLOCKS)
     assert blocker.reason == (
-        "It should have ended 60 minutes ago, but the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded: context "
+        "it should have ended 60 min ago, but the kubelet of a cannot kill it (FailedKillPod: DeadlineExceeded: context "
         "deadline exceeded); its guest runs on b, as its migration has succeeded. Volume pv-disk is still attached to a and b, "
         "and Longhorn has not ended its migration to b"
     )
@@ -104,7 +104,7 @@ def test_the_pod_of_a_vm_that_is_stopped(said):
     found = row(cluster(stopped, pod, *([warning(pod, "FailedKillPod", said)] if said else [])))
 
     assert found.outcome == BLOCKS
-    assert found.reason.startswith("it is being stopped, and should have ended 119 minutes ago")
+    assert found.reason.startswith("it is being stopped, and should have ended 119 min ago")
     assert ("the kubelet of a cannot kill it (FailedKillPod: " in found.reason) is bool(said)
     assert ("restart the container runtime of a" in found.remedy) is bool(said)
 

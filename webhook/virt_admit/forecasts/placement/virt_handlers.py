@@ -52,7 +52,7 @@ def problem(cluster: Cluster, node: str) -> str:
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
     age = _silent_for(find(cluster, NODE, "", node), cluster)
     if age is not None and age > _BEATS_WITHIN:
-        return f"{BROKEN}{node} sent its last heartbeat {int(age.total_seconds() // 60)} minutes ago"
+        return f"{BROKEN}{node} sent its last heartbeat {clock.duration(age)} ago"
     return ""
 
 

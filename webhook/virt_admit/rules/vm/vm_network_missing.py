@@ -25,8 +25,6 @@ from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object,
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415 - checking files knows no VM that runs
-
     if obj.kind == VMI.kind and vmis.owner(obj, VM.kind):
         return  # said of its VM
     vmi = obj if obj.kind == VMI.kind else context.cluster.get(VMI, vms.namespace_of(obj), obj.name)
@@ -37,6 +35,8 @@ def check(obj: Object, context: Context) -> Findings:
     network = networks.missing(vmi, context.cluster)
     if not network:
         return
+    from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415 - checking files knows no VM that runs
+
     found = missing_networks.problem(network, "further pod")
     reason = f"it runs on, but {found.reason}. No migration of it succeeds, and it does not start again"
     yield Finding(

@@ -98,7 +98,7 @@ def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
         for unread in more_may_exist(cluster, NODE):
             raise unread
         return None
-    reason = f"it is being stopped, and should have ended {int(late.total_seconds() // 60)} minutes ago"
+    reason = f"it is being stopped, and should have ended {clock.duration(late)} ago"
     remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
     for pod in vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ()):
         dying = of_pod(pod, cluster)
