@@ -26,19 +26,20 @@ from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import cut
 
+_NAMES: Final = ("name", "persistentVolumeClaim.claimName", "dataVolume.name")
 DISK_READS: Final[Reads] = {
-    VM: ("spec.template.spec.volumes", "spec.dataVolumeTemplates"),
+    VM: (*(f"spec.template.spec.volumes.{name}" for name in _NAMES), "spec.dataVolumeTemplates.metadata.name"),
     VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase"),
 }
-"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read."""
+"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read: of VMs names alone, as the webhook keeps them."""
 
 READS: Final[Reads] = {
     VM: (
+        *DISK_READS[VM],
         *(
-            "spec.template.spec.domain",
-            "spec.template.spec.volumes",
+            "spec.template.spec.domain.devices.tpm.persistent",
+            "spec.template.spec.domain.firmware.bootloader.efi.persistent",
             "spec.updateVolumesStrategy",
-            "spec.dataVolumeTemplates",
         ),
         *(*CONDITIONS, "status.conditions.message", "status.volumeUpdateState"),
     ),

@@ -3,7 +3,7 @@
 Nothing takes it back when a drain is given up and its node is uncordoned, so migrations that fail or are deleted are made
 again. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/drain/evacuation/evacuation.go; issues #5177, #9585;
 pkg/virt-api/rest/evacuate_cancel.go (removes it by a JSON patch of the VMI, which has no subresource for its status);
-pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go (restricts only updates of spec and labels).
+pkg/virt-api/webhooks/mutating-webhook/mutators/vmi-mutator.go (takes back what others than KubeVirt's accounts change there).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from virt_admit.model import deschedulers
 from virt_admit.model.commands import argument, json_patch, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, VMI
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
@@ -50,12 +50,14 @@ def way_to_stay(vmi: Object, found: VmState, cluster: Cluster) -> str:
 
 
 def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
-    """Return the command that removes the mark of an evacuation."""
+    """Return the command that removes the mark of an evacuation. Before 1.7 only an account of KubeVirt itself may do that."""
     if versions.has_release(cluster, Feature.EVACUATE_CANCEL.since):
         return shell("virtctl", "evacuate-cancel", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
     mark = Path("status", "evacuationNodeName")
     steps = (Patch("test", mark, vmi.at(*mark).text), Patch("remove", mark))
-    return json_patch(VMI, vmi.name, vms.namespace_of(vmi), steps)
+    namespace = next((each.namespace for each in cluster.known(KUBEVIRT)), "") or "kubevirt"
+    account = f"--as=system:serviceaccount:{namespace}:kubevirt-controller"
+    return f"{json_patch(VMI, vmi.name, vms.namespace_of(vmi), steps)} {argument(account)}"
 
 
 def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, cluster: Cluster) -> tuple[Problem, str]:
