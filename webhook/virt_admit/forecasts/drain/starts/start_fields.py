@@ -107,6 +107,7 @@ READS: Final[Reads] = {
     ),
     NODE: (
         "metadata.annotations.kubevirt.io/heartbeat",
+        "metadata.creationTimestamp",
         "metadata.labels",
         "metadata.name",
         "spec.taints",
@@ -251,6 +252,7 @@ READS: Final[Reads] = {
         "status.conditions.type",
     ),
     DAEMON_SET: (
+        "metadata.labels",
         "metadata.ownerReferences",
         "spec.template.spec.affinity",
         "spec.template.spec.nodeSelector",

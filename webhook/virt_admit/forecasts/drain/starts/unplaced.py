@@ -12,6 +12,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import missing_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PVC
@@ -27,7 +28,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import VolumePlace
 
-READS: Final[Reads] = union(candidates.READS, missing_devices.READS, tsc.READS)
+READS: Final[Reads] = union(candidates.READS, left_taints.READS, missing_devices.READS, tsc.READS)
 
 _VOLUME: Final = "volume of claim "
 _TSC: Final = "TSC frequency "
