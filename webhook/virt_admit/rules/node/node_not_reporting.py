@@ -5,10 +5,11 @@ completes, and its VMs start on no other node until the node is fenced or report
 
 **Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
 ``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates it.
+A node without VMs that is rebooted on purpose, by its update or by hand after a cordon, is not named for 20 minutes.
 Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
-from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.forecasts.remediation import awaited_return, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
@@ -48,6 +49,11 @@ def check(node: Object, context: Context) -> Findings:
     if not silence:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
+    if not found and not unseen and awaited_return.is_planned(node.name, context.cluster):
+        return  # it is rebooted on purpose, and nothing of KubeVirt is there
+    if not found and (unread := hand_reboots.unread(node, context.cluster)):
+        yield Unseen(unread)
+        return
     vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
     waits = bool(awaited_return.awaited(node.name, context.cluster))
     drains = "" if waits else ", and a drain never completes"
