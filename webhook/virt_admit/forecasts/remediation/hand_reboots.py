@@ -7,7 +7,7 @@ openshift/openshift-docs#86799; https://kubernetes.io/docs/tasks/administer-clus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -91,6 +91,20 @@ def phases(cluster: Cluster) -> dict[str, NodeUpdate]:
         found |= dict.fromkeys(each.updated, NodeUpdate("", "", Phase.DONE))
         found[each.node] = NodeUpdate(NODE.kind, each.node, Phase.REBOOTING, each.since, exact=True)
     return found
+
+
+def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
+    """Yield that nodes which are to be updated have a newer kubelet than others: they may be done already."""
+    known = {node.name: _version(node) for node in cluster.known(NODE) if node.name in to_do}
+    found = [version for version in known.values() if version is not None]
+    if not found or min(found) == max(found):
+        return
+    older = sorted(name for name, version in known.items() if version == min(found))
+    others = sorted(name for name, version in known.items() if version == max(found))
+    yield (
+        f"{names(others, 80)} {'are' if len(others) > 1 else 'is'} updated too, although {names(older, 80)} "
+        f"{'have' if len(older) > 1 else 'has'} an older kubelet (v{min(found)}, not v{max(found)})"
+    )
 
 
 def _all(cluster: Cluster) -> dict[str, HandReboot]:
