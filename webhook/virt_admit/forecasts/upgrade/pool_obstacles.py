@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
-from virt_admit.forecasts.remediation import awaited_return, inactive_reasons, remediation_steps
+from virt_admit.forecasts.remediation import awaited_checks, awaited_return, inactive_reasons, remediation_steps
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
@@ -76,6 +76,7 @@ class NodeFailure:
 
 
 READS: Final[Reads] = union(
+    awaited_checks.READS,
     awaited_return.READS,
     control_plane.READS,
     cordoners.READS,
@@ -101,7 +102,8 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
         if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
-            otherwise = typed("repair or fence the node, or delete its Node", about("describe", node, NODE))
+            repair = typed("repair or fence the node, or delete its Node", about("describe", node, NODE))
+            otherwise = awaited_checks.advice(node.name, cluster) or repair
             remedy = capital(awaited_return.advice(node.name, cluster, otherwise))
             yield NodeFailure(node.name, f"it {why}, so nothing can update it", remedy, problem)
 
