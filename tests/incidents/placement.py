@@ -131,7 +131,7 @@ def taint_of_an_agent_that_is_gone() -> Incident:
     for name in ("w1", "w2", "w3"):
         find(items, "Node", name)["spec"]["taints"] = [taint]
     facts = (
-        r"taint node\.cilium\.io/agent-not-ready: nothing removes it, as no DaemonSet and no pod of cilium exists",
+        r"taint node\.cilium\.io/agent-not-ready: nothing removes that taint, as no DaemonSet and no pod of cilium exists",
         r"remove that taint: kubectl taint nodes w1 w2 w3 node\.cilium\.io/agent-not-ready-",
         r"(?s)\A(?!.*which it then removes)",
     )

@@ -343,9 +343,18 @@ def running_pod_that_its_kubelet_rejects() -> Incident:
     return Incident("rejected-running", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "vm/db"))
 
 
+def node_whose_kubelet_rejects_running_pods() -> Incident:
+    items, facts = (
+        running_pod_that_its_kubelet_rejects().items,
+        (r"note: The kubelet of this node .*: vms/db is down\. Drain a",),
+    )
+    return Incident("rejected-running-node", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "node/w1"))
+
+
 def incidents() -> list[Incident]:
     return [
         running_pod_that_its_kubelet_rejects(),
+        node_whose_kubelet_rejects_running_pods(),
         pods_of_a_part_of_a_core(),
         pods_that_one_kubelet_rejects(),
         pods_that_some_kubelet_rejects(),

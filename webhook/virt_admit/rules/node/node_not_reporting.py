@@ -5,8 +5,8 @@ completes, and its VMs start on no other node until the node is fenced or report
 
 **Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
 ``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates
-it or is about to. A node without VMs that is rebooted on purpose, by its update or by hand after a cordon, is not named for 20 minutes.
-Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
+it or is about to. A node without VMs that is rebooted on purpose, by its update or by hand after a cordon, is not named for
+20 minutes. Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
 from virt_admit.forecasts.remediation import awaited_checks, awaited_return, hand_reboots

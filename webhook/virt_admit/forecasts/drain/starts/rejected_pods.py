@@ -11,19 +11,19 @@ kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go, issue kubevirt/kubevi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vms
 from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 _REASONS: Final = frozenset(("NodeAffinity", "SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError"))
@@ -124,6 +124,24 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
     on = f" of {node}" if node else ""
     reason = f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: {why}{_MEANS.get(why, '')}"
     return Problem(reason, LATER, ProblemCause.NOT_REPORTED)
+
+
+def notes(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which VMs are down since the kubelet of a node rejected their running pods."""
+    down = cluster.cached(_down).get(node.name)
+    if down:
+        yield (
+            f"The kubelet of this node rejected running pods, as it may when it restarts: {names(down, 120)} "
+            f"{'are' if len(down) > 1 else 'is'} down. {capital(LATER)}."
+        )
+
+
+def _down(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for vmi in cluster.known(VMI):
+        if of_running(vmi, cluster) is not None:
+            found.setdefault(vmi.at("status", "nodeName").text or "", []).append(vmi.full_name)
+    return {node: sorted(own) for node, own in found.items()}
 
 
 LATER: Final = "drain a node before its kubelet is restarted"

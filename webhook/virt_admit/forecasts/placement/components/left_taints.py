@@ -57,7 +57,7 @@ class LeftTaint(NamedTuple):
     @property
     def reason(self) -> str:
         """Why it stays."""
-        return f"nothing removes it, as no DaemonSet and no pod of {self.agent} exists"
+        return f"nothing removes that taint, as no DaemonSet and no pod of {self.agent} exists"
 
     @property
     def remedy(self) -> str:
