@@ -88,7 +88,9 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
         cluster, POD
     )  # by KubeVirt's nodePlacement
     if fault and not excluded and not virt_handlers.is_starting(cluster, node.name):
-        since = clock.lasting(_unready_since(node, virt_handlers.pod(cluster, node.name)), cluster)
+        handler = virt_handlers.pod(cluster, node.name)
+        age = node_health.pod_unready_for(handler, node, cluster) if handler is not None else None
+        since = f" for {clock.duration(age)}" if age is not None else ""
         remedy = capital(virt_handlers.remedy(cluster, node.name))
         yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"
     elif fault and not excluded and (back := virt_handlers.returned(cluster, node.name)) is not None:
@@ -99,14 +101,6 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
             f"This node became Ready {clock.duration(back)} ago. It takes VMs once virt-handler runs there{taints}, "
             "usually within minutes."
         )
-
-
-def _unready_since(node: Object, pod: Object | None) -> str | None:
-    """Return since when virt-handler is not ready; after a boot, since the node is back: what was before counts no more."""
-    ready = node.condition("Ready")["lastTransitionTime"].text
-    own = pod.condition("Ready")["lastTransitionTime"].text if pod is not None else None
-    later = max(filter(None, map(clock.instant, (own, ready))), default=None)
-    return own if own is None or later is None or clock.instant(own) == later else ready
 
 
 def _not_rebooted(node: Object, cluster: Cluster) -> Iterator[str]:
