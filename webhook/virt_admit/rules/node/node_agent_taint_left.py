@@ -15,7 +15,6 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
     kinds=(NODE,),
     reads=union(left_taints.READS, {NODE: NAME}),
     action=Action.WARN,
-    event="AgentTaintLeft",
     at_admission=False,
     sources=(
         "cilium/cilium:Documentation/installation/taints.rst",

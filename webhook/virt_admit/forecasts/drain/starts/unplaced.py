@@ -64,7 +64,7 @@ def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
 
 def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that the volumes of a pod keep it off the nodes that would take it; None: that is not the cause."""
-    barred = {name: why for name, why in refusals.items() if all(map(_is_of_volume, why.split("; ")))}
+    barred = {name: why for name, why in sorted(refusals.items()) if all(map(_is_of_volume, why.split("; ")))}
     if not barred:
         return None
     claims = dict.fromkeys(cause.split()[3] for why in barred.values() for cause in why.split("; "))
