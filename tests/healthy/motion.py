@@ -1,9 +1,10 @@
 """Healthy clusters in the middle of something: a node update, and a migration at its normal pace."""
 
 from .case import COVERED, Healthy, all_yes
-from .machines import claim, machine, storage_class
+from .machines import claim, kubevirt, machine, storage_class
 from .openshift import MASTERS, MIGRATE, WORKERS, cluster, health_check, pool
-from .parts import Object, ago, obj, snapshot
+from .parts import Object, ago, namespaces, node, obj, snapshot
+from .releases import TAINT
 
 
 def draining(rebooting: bool) -> Healthy:
@@ -89,5 +90,43 @@ def migrating(items: list[Object], name: str, source: str, target: str, evacuati
     return [*items, move, launcher]
 
 
+TEMPLATE = {
+    "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+    "kind": "SelfNodeRemediationTemplate",
+    "namespace": "medik8s",
+    "name": "self-node-remediation-automatic-strategy-template",
+}
+
+
+def by_hand() -> Healthy:
+    """Return an upgrade of the nodes by hand: w3 was drained and reboots, and the health check is paused meanwhile."""
+    masters = ["cp1", "cp2", "cp3"]
+    new = [node(name, None, roles=("control-plane",), taints=TAINT) for name in masters] + [node("w1"), node("w2")]
+    old = node("w3", unschedulable=True, ready="Unknown", heartbeat=ago(minutes=3))
+    for each in new:
+        each["status"]["nodeInfo"]["kubeletVersion"] = "v1.34.1"
+    spec: Object = {"selector": {"matchExpressions": [{"key": "node-role.kubernetes.io/worker", "operator": "Exists"}]}}
+    paused = spec | {"minHealthy": "51%", "pauseRequests": ["upgrade-1.34"], "remediationTemplate": TEMPLATE}
+    items = [*namespaces("vms", "kubevirt"), *new, old, *kubevirt((1, 6), masters, ["w1", "w2"])]
+    items += [obj("NodeHealthCheck", "remediation.medik8s.io/v1alpha1", "workers", spec=paused)]
+    template = {
+        "metadata": {"namespace": "medik8s"},
+        "spec": {"template": {"spec": {"remediationStrategy": "Automatic"}}},
+    }
+    items += [obj("SelfNodeRemediationTemplate", TEMPLATE["apiVersion"], TEMPLATE["name"], **template)]
+    items += [*storage_class("block", "csi.example.com"), *machine("web", "w1", strategy="LiveMigrate", disks=["web"])]
+    source = "https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/upgrading-linux-nodes"
+    names = [*masters, "w1", "w2", "w3"]
+    return Healthy(
+        "reboot-by-hand",
+        source,
+        snapshot([*items, *claim("web")]),
+        all_yes(names),
+        {"web": "migrates"},
+        findings=COVERED,
+        wider=True,
+    )
+
+
 def updates() -> list[Healthy]:
-    return [draining(rebooting=False), draining(rebooting=True)]
+    return [draining(rebooting=False), draining(rebooting=True), by_hand()]

@@ -125,6 +125,19 @@ def no_scale() -> Incident:
     return Incident("no-scale", source, items, NO, (r"maxUnavailable", r"scale|minAvailable"))
 
 
+def taint_of_an_agent_that_is_gone() -> Incident:
+    items = plain(RELEASE) + guest("web", "w1", RELEASE)
+    taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}
+    for name in ("w1", "w2", "w3"):
+        find(items, "Node", name)["spec"]["taints"] = [taint]
+    facts = (
+        r"taint node\.cilium\.io/agent-not-ready: nothing removes that taint, as no DaemonSet and no pod of cilium exists",
+        r"remove that taint: kubectl taint nodes w1 w2 w3 node\.cilium\.io/agent-not-ready-",
+        r"(?s)\A(?!.*which it then removes)",
+    )
+    return Incident("agent-gone", "https://github.com/cilium/cilium/issues/31943", items, NO, facts)
+
+
 def incidents() -> list[Incident]:
     return [
         pinned(),
@@ -137,4 +150,5 @@ def incidents() -> list[Incident]:
         huge_pages(),
         together(),
         no_scale(),
+        taint_of_an_agent_that_is_gone(),
     ]

@@ -326,8 +326,35 @@ def pods_that_some_kubelet_rejects() -> Incident:
     )
 
 
+def running_pod_that_its_kubelet_rejects() -> Incident:
+    items = ended_for_memory()
+    launcher = launcher_of(items, "db")
+    launcher["status"] = {
+        "phase": "Failed",
+        "reason": "NodeAffinity",
+        "message": "Pod was rejected: NodeAffinity failed",
+    }
+    facts = (
+        r"it is not running: the kubelet of w1 rejected its running pod 95 min ago, as it may when it restarts: NodeAffinity, "
+        r"as the labels of the node did not match at that moment .* Its VMI is Failed, and Manual does not start it again",
+        r"To do\n +start it; .*drain a node before its kubelet is restarted: virtctl start db -n vms",
+        r"(?s)\A(?!.*KubeVirt starts it again)(?!.*each new pod)(?!.*its guest ended)",
+    )
+    return Incident("rejected-running", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "vm/db"))
+
+
+def node_whose_kubelet_rejects_running_pods() -> Incident:
+    items, facts = (
+        running_pod_that_its_kubelet_rejects().items,
+        (r"note: The kubelet of this node .*: vms/db is down\. Drain a",),
+    )
+    return Incident("rejected-running-node", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "node/w1"))
+
+
 def incidents() -> list[Incident]:
     return [
+        running_pod_that_its_kubelet_rejects(),
+        node_whose_kubelet_rejects_running_pods(),
         pods_of_a_part_of_a_core(),
         pods_that_one_kubelet_rejects(),
         pods_that_some_kubelet_rejects(),

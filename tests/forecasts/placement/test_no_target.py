@@ -70,6 +70,9 @@ def test_room_and_devices_that_are_taken_are_missing_room():
     assert (found.cause, found.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
 
 
+AGENT = manifest("apps/v1", "DaemonSet", "ebs-csi-node", "kube-system")
+
+
 @pytest.mark.parametrize(
     ("key", "remedy"),
     [
@@ -83,7 +86,8 @@ def test_room_and_devices_that_are_taken_are_missing_room():
 )
 def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
     taints = [{"key": key, "effect": "NoSchedule"}]
-    found = no_target.nowhere_to_go(vmi(), cluster(*(node(name, taints=taints) for name in ("b", "c"))), moves=True)
+    tainted = [node(name, taints=taints) for name in ("b", "c")]
+    found = no_target.nowhere_to_go(vmi(), cluster(*tainted, AGENT), moves=True)
     assert found.remedy.startswith(remedy)
     assert ("shut the guest down" in found.remedy) is (key == "dedicated")
 
@@ -125,7 +129,12 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
         (UNINITIALIZED, [controller("True")], " from c;", "see why Cluster API does not remove it"),
         (UNINITIALIZED, [controller("False"), controller("True", "capi-2")], " from c;", "see why Cluster API"),
         (UNINITIALIZED, [controller("False", provider="bootstrap-kubeadm")], " from c;", "see why Cluster API"),
-        ("ebs.csi.aws.com/agent-not-ready", [], " from c;", "see why the agent of ebs.csi.aws.com does not remove it"),
+        (
+            "ebs.csi.aws.com/agent-not-ready",
+            [AGENT],
+            " from c;",
+            "see why the agent of ebs.csi.aws.com does not remove it",
+        ),
         ("dedicated", [], "", "remove the causes on one of the nodes"),
     ],
 )

@@ -17,7 +17,7 @@ from virt_admit.forecasts.placement import (
     start_doubts,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.components import unattached_networks
+from virt_admit.forecasts.placement.components import left_taints, unattached_networks
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
@@ -33,7 +33,9 @@ from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final = union(pod_security.READS, start_doubts.READS, node_health.READS, unattached_networks.READS)
+READS: Final = union(
+    pod_security.READS, start_doubts.READS, node_health.READS, unattached_networks.READS, left_taints.READS
+)
 
 
 def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: bool = True) -> Problem | None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import component_states, control_path, kept_volumes, kubevirt_updates
-from virt_admit.forecasts.drain.starts import unreported_devices
+from virt_admit.forecasts.drain.starts import rejected_pods, unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
@@ -75,6 +75,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _kubevirt_held(node, cluster)
     yield from node_faults.faults(node, cluster)
     yield from filter(None, (unreported_devices.note(node.name, cluster),))
+    yield from rejected_pods.notes(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
             if maintenance.node(found).text == node.name:

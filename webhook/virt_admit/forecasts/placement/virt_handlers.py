@@ -39,6 +39,7 @@ _HEARTBEAT: Final = "kubevirt.io/heartbeat"
 _BEATS_WITHIN: Final = datetime.timedelta(minutes=5)
 """virt-controller makes a node not schedulable after this time (pkg/virt-controller/watch/node/node.go)."""
 _STARTS_WITHIN: Final = datetime.timedelta(minutes=10)
+_SETTLES_WITHIN: Final = datetime.timedelta(minutes=5)
 
 
 def problem(cluster: Cluster, node: str) -> str:
@@ -57,12 +58,25 @@ def problem(cluster: Cluster, node: str) -> str:
 
 
 def is_starting(cluster: Cluster, node: str) -> bool:
-    """Return whether the virt-handler of a node is not ready yet, as on a new node, and nothing says that it fails."""
-    handler = pod(cluster, node)
-    if handler is None or pod_starts.failure(handler, cluster):
+    """Return whether the virt-handler of a node is not ready yet, as on a new node or after a reboot, and may become so."""
+    handler, back = pod(cluster, node), returned(cluster, node)
+    if handler is None:
         return False
-    age = clock.since(handler.metadata["creationTimestamp"].text, cluster)
-    return age is not None and age < _STARTS_WITHIN
+    if back is not None and back < _SETTLES_WITHIN:
+        return True  # the first failures after a boot are those of a network that is not there yet
+    if pod_starts.failure(handler, cluster):
+        return False
+    ages = clock.since(handler.metadata["creationTimestamp"].text, cluster), back
+    return any(age is not None and age < _STARTS_WITHIN for age in ages)
+
+
+def returned(cluster: Cluster, node: str) -> datetime.timedelta | None:
+    """Return how long ago a node became Ready, as after a boot; None: it is not, or that is not known."""
+    found = find(cluster, NODE, "", node)
+    ready = found.condition("Ready") if found is not None else None
+    if ready is None or ready["status"].text != "True":
+        return None
+    return clock.since(ready["lastTransitionTime"].text, cluster)
 
 
 def remedy(cluster: Cluster, node: str) -> str:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.remediation import exclusions, failed_remediations
+from virt_admit.forecasts.remediation import exclusions, failed_remediations, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
@@ -24,12 +24,11 @@ READS: Final[Reads] = union(
     virt_handlers.HEARTBEAT_READS,
     failed_remediations.READS,
     exclusions.READS,
+    hand_reboots.READS,
     certificate_requests.READS,
     {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
-_REBOOT: Final = timedelta(minutes=20)
-"""Twice the time that is assumed for the update and reboot of a node: after it the node counts as lost."""
 _IN_MAINTENANCE: Final = "during which it has not reported"
 _REMEDIATION: Final = timedelta(minutes=15)
 """Longer than a remediation of Self Node Remediation or Fence Agents Remediation takes with its default times."""
@@ -44,7 +43,7 @@ def _update(node: str, cluster: Cluster) -> str:
     if found is None or own is None or found.phase not in EMPTIED:
         return ""
     lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
-    if lasts is None or lasts > _REBOOT:
+    if lasts is None or lasts > hand_reboots.LONGEST:
         return ""
     reboots = found.phase is Phase.REBOOTING or found.kind == MACHINE_CONFIG_POOL.kind
     if reboots:
@@ -57,14 +56,23 @@ def _update(node: str, cluster: Cluster) -> str:
 
 def awaited(node: str, cluster: Cluster) -> str:
     """Return what is about to bring a node back that does not report, and since when; empty: nothing known is."""
-    return _update(node, cluster) or next(_remediations(node, cluster), "")
+    by_hand = hand_reboots.of_node(node, cluster)
+    known = _update(node, cluster) or next(_remediations(node, cluster), "")
+    return known or (by_hand.words(cluster) if by_hand is not None else "")
+
+
+def is_planned(node: str, cluster: Cluster) -> bool:
+    """Return whether a node that does not report is rebooted on purpose, by its update or by hand, for no longer than usual."""
+    return bool(_update(node, cluster)) or hand_reboots.of_node(node, cluster) is not None
 
 
 def return_of(node: str, cluster: Cluster) -> str:
     """Return what brings a node back that does not report, so that nothing may fence it now; empty: nothing known does."""
     if pending := certificate_requests.of_node(node, cluster):
         return pending.remedy
-    by = awaited(node, cluster)
+    by, by_hand = awaited(node, cluster), hand_reboots.of_node(node, cluster)
+    if by_hand is not None and by == by_hand.words(cluster):
+        return f"wait for {by}; {by_hand.advice}"
     own = "repair it" if _IN_MAINTENANCE in by else "repair or fence it"  # a node that people work on is not fenced
     return f"wait for {by}; {own} if it does not come back" if by else ""
 

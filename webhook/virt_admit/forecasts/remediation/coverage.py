@@ -48,6 +48,11 @@ class Coverage(NamedTuple):
     """By node: what could not be read, so that a health check may leave this one alone."""
 
 
+def is_paused(reason: str) -> bool:
+    """Return whether a check is idle because somebody has paused it, with a pause request that says why."""
+    return reason.startswith(inactive_reasons.PAUSED_FOR)
+
+
 def coverage(cluster: Cluster) -> Coverage:
     """Return which nodes the health checks of a cluster can remediate."""
     return cluster.cached(_coverage)

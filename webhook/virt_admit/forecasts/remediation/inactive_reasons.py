@@ -104,10 +104,14 @@ def _template(step: remediation_steps.Step, check: HealthCheck, cluster: Cluster
 # --- NodeHealthCheck ---------------------------------------------------------------------------------------------
 
 
+PAUSED_FOR: Final = "it is paused: "
+"""How the reason begins for which an administrator has paused a NodeHealthCheck."""
+
+
 def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
     reasons = [item.text or "?" for item in check.obj.at("spec", "pauseRequests").items()]
     if reasons:
-        yield f"it is paused: {names(reasons)}"
+        yield f"{PAUSED_FOR}{names(reasons)}"
     try:
         conflicts = remediation_steps.conflicting(cluster)
         if conflicts:

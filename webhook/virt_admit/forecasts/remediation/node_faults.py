@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.placement.components import driver_daemons
+from virt_admit.forecasts.placement.components import driver_daemons, left_taints
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -16,15 +17,18 @@ from virt_admit.model.kubernetes.node_health import PRESSURES
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.messages import capital, sentence
+from virt_admit.model.messages import capital, names, sentence
 from virt_admit.model.node_updates import cordoners, kured
 from virt_admit.model.remediation import fence_taints
+from virt_admit.model.scheduler import controller_taints
 
 READS: Final[Reads] = union(
+    awaited_return.READS,
     certificate_requests.READS,
     driver_daemons.READS,
     cordoners.READS,
     fence_taints.READS,
+    left_taints.READS,
     kured.READS,
     virt_handlers.READS,
 )
@@ -34,6 +38,7 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield in sentences what is wrong with one node, whether that ends, and what ends it."""
     yield from _pressed(node, cluster)
     yield from _without_certificate(node, cluster)
+    yield from _rebooting(node, cluster)
     yield from _cordoned(node, cluster)
     yield from _takes_no_vm(node, cluster)
     yield from driver_daemons.stale(node, cluster)
@@ -61,6 +66,13 @@ def _without_certificate(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"This node {pending.reason}. That does not end by itself. {capital(pending.remedy)}"
 
 
+def _rebooting(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that a node which does not report is rebooted on purpose, so that nothing is to be done yet."""
+    silent = node_health.silent_for(node.name, cluster)
+    if silent and awaited_return.is_planned(node.name, cluster):
+        yield f"This node {silent}. {sentence(awaited_return.return_of(node.name, cluster))}"
+
+
 def _cordoned(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what cordoned a node, for what it waits and what ends it. A remediation that is not over has its own note."""
     cordon = cordoners.of_node(node, cluster) if fence_taints.left(node, cluster) is None else None
@@ -76,13 +88,19 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
         cluster, POD
     )  # by KubeVirt's nodePlacement
     if fault and not excluded and not virt_handlers.is_starting(cluster, node.name):
-        since = clock.lasting(_unready_since(virt_handlers.pod(cluster, node.name)), cluster)
+        handler = virt_handlers.pod(cluster, node.name)
+        age = node_health.pod_unready_for(handler, node, cluster) if handler is not None else None
+        since = f" for {clock.duration(age)}" if age is not None else ""
         remedy = capital(virt_handlers.remedy(cluster, node.name))
         yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"
-
-
-def _unready_since(pod: Object | None) -> str | None:
-    return pod.condition("Ready")["lastTransitionTime"].text if pod is not None else None
+    elif fault and not excluded and (back := virt_handlers.returned(cluster, node.name)) is not None:
+        keys = (taint["key"].text or "" for taint in node.at("spec", "taints").items())
+        waits = [key for key in keys if controller_taints.is_of_start(key) and not left_taints.of_key(key, cluster)]
+        taints = f" and its agent removes taint {names(waits)}" if waits else ""
+        yield (
+            f"This node became Ready {clock.duration(back)} ago. It takes VMs once virt-handler runs there{taints}, "
+            "usually within minutes."
+        )
 
 
 def _not_rebooted(node: Object, cluster: Cluster) -> Iterator[str]:

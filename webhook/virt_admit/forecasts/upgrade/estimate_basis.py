@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from virt_admit.forecasts.drain.drain_plan import Plan
-from virt_admit.forecasts.remediation import machine_notes
+from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
@@ -39,6 +39,8 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     limits = basis.limits
     yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
     yield f"{basis.node_minutes} minutes for the update and reboot of a node"
+    if basis.driver is Driver.PLAIN:
+        yield from hand_reboots.newer({node for pool in basis.pools for node in pool.nodes}, cluster)
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
     yield from _without_api(basis.pools, cluster)

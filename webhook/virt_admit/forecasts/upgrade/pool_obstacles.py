@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.remediation import (
+    awaited_checks,
     awaited_return,
     control_plane_deadlocks,
     inactive_reasons,
@@ -82,6 +83,7 @@ class NodeFailure:
 
 
 READS: Final[Reads] = union(
+    awaited_checks.READS,
     awaited_return.READS,
     control_plane.READS,
     cordoners.READS,
@@ -108,7 +110,8 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
         if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
-            otherwise = typed("repair or fence the node, or delete its Node", about("describe", node, NODE))
+            repair = typed("repair or fence the node, or delete its Node", about("describe", node, NODE))
+            otherwise = awaited_checks.advice(node.name, cluster) or repair
             remedy = capital(awaited_return.advice(node.name, cluster, otherwise))
             yield NodeFailure(node.name, f"it {why}, so nothing can update it", remedy, problem)
 

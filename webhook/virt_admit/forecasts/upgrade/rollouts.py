@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
 from virt_admit.forecasts.upgrade.pools import away_nodes
@@ -145,7 +146,7 @@ def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
         for node, update in updaters.maintenances(cluster).items()
         if update.phase is not Phase.FAILING and node in waiting
     }
-    if found:
+    if found := hand_reboots.phases(cluster) | found:
         yield PoolUpdate("", "nodes", waiting | found)
 
 

@@ -72,6 +72,19 @@ def silence_now(name: str, cluster: Cluster) -> str:
     return keep(cluster, (silence_now, name), find)
 
 
+def pod_unready_for(pod: Object, node: Object | None, cluster: Cluster) -> datetime.timedelta | None:
+    """Return for how long a pod has not been ready; None: not known.
+
+    It is no longer than its node is Ready: what a pod was before a boot says nothing about its start since.
+    """
+    age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
+    ready = node.condition("Ready") if node is not None else None
+    if age is None or ready is None or ready["status"].text != "True":
+        return age
+    back = clock.since(ready["lastTransitionTime"].text, cluster)
+    return age if back is None else min(age, back)
+
+
 def unready(node: Object) -> str:
     """Return what a Node says about its condition Ready if that is False; empty: it is not."""
     ready = node.condition("Ready")

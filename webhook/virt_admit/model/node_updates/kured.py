@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases
@@ -38,6 +39,7 @@ _BEFORE: Final = "kured.dev/node-unschedulable-before-drain"
 
 READS: Final[Reads] = union(
     clock.READS,
+    {VMI: ("status.nodeName", "status.phase")},
     {
         DAEMON_SET: (
             f"metadata.annotations.{LOCK}",
@@ -121,13 +123,23 @@ def updates(cluster: Cluster) -> dict[str, NodeUpdate]:
     for lock in locks(cluster):
         node = find(cluster, NODE, "", lock.node)
         if node is not None and node.at("spec", "unschedulable").boolean:
-            ready = node.condition("Ready")["status"].text == "True"
-            phase = Phase.DRAINING if ready else Phase.REBOOTING
+            phase, since = _phase(node, lock, cluster)
             left = node_phases.unready_since(node)
-            since = lock.since if ready or left is None else left
-            exact = ready or left is not None
+            exact = phase is not Phase.REBOOTING or left is not None
             found[lock.node] = NodeUpdate(DAEMON_SET.kind, lock.daemon.name, phase, since, exact=exact)
     return found
+
+
+def _phase(node: Object, lock: RebootLock, cluster: Cluster) -> tuple[Phase, datetime | None]:
+    """Return how far kured is with a node, and since when: one without VMs that became Ready after the lock has rebooted."""
+    ready = node.condition("Ready")
+    changed = clock.instant(ready["lastTransitionTime"].text)
+    if ready["status"].text != "True":
+        return Phase.REBOOTING, changed or lock.since
+    rebooted = changed is not None and lock.since is not None and changed > lock.since
+    if rebooted and node.name not in vmis.occupied(cluster) and not unlisted(cluster, VMI):
+        return Phase.RETURNING, changed
+    return Phase.DRAINING, lock.since
 
 
 def waiting(cluster: Cluster) -> tuple[str, ...]:

@@ -75,6 +75,11 @@ def is_fenced(node: Object) -> bool:
     return any(taint["key"].text == OUT_OF_SERVICE for taint in node.at("spec", "taints").items())
 
 
+def ends_pods(node: Object) -> bool:
+    """Return whether a node has the taint of an administrator or of a remediator that fences it."""
+    return any(map(_fences, node.at("spec", "taints").items()))
+
+
 class LeftTaint(NamedTuple):
     """A taint of fencing on a node that reports."""
 

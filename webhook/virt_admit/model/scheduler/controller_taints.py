@@ -36,6 +36,11 @@ def owner(key: str) -> str:
     return next((who for start, who in _OWNERS.items() if key.startswith(start)), "")
 
 
+def agent_domain(key: str) -> str:
+    """Return the domain of the agent that removes a taint, as ``ebs.csi.aws.com``; empty: no agent on the node does."""
+    return key.removesuffix(_AGENT) if key.endswith(_AGENT) else ""
+
+
 _UNINITIALIZED: Final = "/uninitialized"
 
 

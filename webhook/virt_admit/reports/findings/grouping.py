@@ -57,6 +57,7 @@ ONGOING: Final = frozenset(
         "kubevirt-update-held",
         "nm-stuck",
         "nm-vm-blocks-drain",
+        "node-agent-taint-left",
         "node-cordon-stays",
         "node-fence-taint-left",
         "node-machine-deletion-held",
@@ -107,7 +108,7 @@ def _of_template(obj: Object, row: ReportRow) -> tuple[str, str, str | None, str
     return row.result.cluster, obj.namespace, obj.name, row.rule
 
 
-_FEW: Final = {"node-without-health-check": 2}
+_FEW: Final = {"node-agent-taint-left": 2, "node-without-health-check": 2}
 """Rules that say the same about most nodes of a cluster: two lines are enough to be one."""
 _MANY: Final = 4
 """Equal lines about this many objects are one."""

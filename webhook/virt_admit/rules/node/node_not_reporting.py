@@ -4,11 +4,12 @@
 completes, and its VMs start on no other node until the node is fenced or reports again.
 
 **Fix.** Repair the node, or fence it: make sure that it has no power, then let its health check or the taint
-``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates it.
-Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
+``node.kubernetes.io/out-of-service`` tell Kubernetes so. Wait first if an update reboots it, or a health check remediates
+it or is about to. A node without VMs that is rebooted on purpose, by its update or by hand after a cordon, is not named for
+20 minutes. Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
-from virt_admit.forecasts.remediation import awaited_return, exclusions
+from virt_admit.forecasts.remediation import awaited_checks, awaited_return, exclusions, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
@@ -35,7 +36,12 @@ from virt_admit.rule import (
 @rule(
     kinds=(NODE,),
     reads=union(
-        vmis.READS, node_health.READS, awaited_return.READS, exclusions.RELEASE_READS, {VMI: ("metadata.name",)}
+        vmis.READS,
+        node_health.READS,
+        awaited_checks.READS,
+        awaited_return.READS,
+        exclusions.RELEASE_READS,
+        {VMI: ("metadata.name",)},
     ),
     action=Action.WARN,
     event="NodeNotReporting",
@@ -50,6 +56,11 @@ def check(node: Object, context: Context) -> Findings:
     if not silence:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
+    if not found and not unseen and awaited_return.is_planned(node.name, context.cluster):
+        return  # it is rebooted on purpose, and nothing of KubeVirt is there
+    if not found and (unread := hand_reboots.unread(node, context.cluster)):
+        yield Unseen(unread)
+        return
     vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
     waits = bool(awaited_return.awaited(node.name, context.cluster))
     drains = "" if waits else ", and a drain never completes"
@@ -60,7 +71,8 @@ def check(node: Object, context: Context) -> Findings:
             f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
         )
     else:
-        advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
+        otherwise = awaited_checks.advice(node.name, context.cluster) or "repair the node, or fence it"
+        advice = awaited_return.advice(node.name, context.cluster, otherwise)
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence}): {what}."
     ways = (advice, advice.partition("; ")[0])
     yield Finding(

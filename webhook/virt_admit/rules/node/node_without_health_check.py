@@ -4,29 +4,38 @@
 administrator confirms that it is down, the VMs stay on it and do not start elsewhere.
 
 **Fix.** Create a NodeHealthCheck or MachineHealthCheck that selects the node, or repair the one that cannot act:
-``virt-admit explain`` shows why.
+``virt-admit explain`` shows why. One that is paused while some node is cordoned or not Ready, as in an upgrade of the nodes,
+is left alone: remove its pause request afterwards.
 """
 
+from datetime import timedelta
 from functools import partial
+from typing import Final
 
 from virt_admit.forecasts.remediation import coverage, exclusions, outside_checks
 from virt_admit.model import certificate_requests
-from virt_admit.model.kubernetes.cluster import keep
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import keep, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
+from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
+
+_AWAY: Final = ("spec.taints", "spec.unschedulable", "status.conditions.lastTransitionTime", *CONDITIONS)
 
 
 @rule(
     kinds=(NODE,),
     reads=union(
+        clock.READS,
         vmis.READS,
         vmis.OWNER_READS,
         coverage.READS,
         exclusions.RELEASE_READS,
         outside_checks.READS,
         certificate_requests.READS,
-        {VMI: ("metadata.name",), VM: ("metadata.name",)},
+        {VMI: ("metadata.name",), VM: ("metadata.name",), NODE: _AWAY},
     ),
     action=Action.WARN,
     at_admission=False,
@@ -42,6 +51,11 @@ def check(node: Object, context: Context) -> Findings:
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
+    paused = any(coverage.is_paused(reason) for _, reason in covered.idle)
+    unread = unlisted(context.cluster, NODE)
+    if paused and (unread or _is_under_way(context.cluster)):
+        yield from map(Unseen, filter(None, (unread,)))
+        return
     returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
     unsure = filter(None, [covered.unsure.get(node.name)])
     doubts = (*covered.unseen, *unsure, *outside_checks.outside(node.name, context.cluster))
@@ -49,7 +63,8 @@ def check(node: Object, context: Context) -> Findings:
         idle = [*filter(None, [covered.left_alone.get(node.name)]), *covered.idle]
         why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
         vms = count(len(returning), "VM")
-        remedy = "Let it act, or use another." if why else "Select it in a NodeHealthCheck."
+        again = "Remove the pause request once its cause is over." if _is_first(idle) else "Let it act, or use another."
+        remedy = again if why else "Select it in a NodeHealthCheck."
         yield Finding(
             node.metadata["name"].path,
             f"no health check can act on this node{why}, so {vms} would not restart after its loss. {remedy}",
@@ -59,6 +74,22 @@ def check(node: Object, context: Context) -> Findings:
         yield from map(Unseen, doubts)
     elif unseen:
         yield Unseen(unseen)
+
+
+def _is_first(idle: list[tuple[str, str]]) -> bool:
+    """Return whether the check that is named is one that somebody has paused."""
+    return bool(idle) and coverage.is_paused(idle[0][1])
+
+
+def _is_under_way(cluster: Cluster) -> bool:
+    """Return whether some node was cordoned, or fell silent, of late: what a health check is paused for."""
+    away = filter(node_phases.is_away, cluster.known(NODE))
+    begun = (node_phases.cordoned_since(node) or node_phases.unready_since(node) for node in away)
+    now = clock.now(cluster)
+    return any(since is None or now is None or now - since < _OF_LATE for since in begun)
+
+
+_OF_LATE: Final = timedelta(days=1)
 
 
 def _returning(node: str, cluster: Cluster) -> tuple[list[str], str]:

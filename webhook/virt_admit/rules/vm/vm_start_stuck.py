@@ -1,8 +1,9 @@
-"""A VM that should run does not start, and does not get further by itself.
+"""A VM that should run does not start, or has failed, and does not get further by itself.
 
 **Why.** KubeVirt waits without an event on the VM: for a person (``ManualRecoveryRequired`` after a copy of its disks that did
 not end), for a disk that CDI does not fill, for the end of its old pod, for a pod that cannot be created or placed or started,
-or for virt-handler. The VM looks as if it were starting.
+or for virt-handler. The VM looks as if it were starting. A VM with the run strategy ``Manual`` or ``Once`` whose VMI has
+failed, as after a restart of the kubelet that rejects running pods, stays down until somebody starts it.
 
 **Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the VM again: the copy lacks
 data. Do not start the VM with the copy, and do not remove ``updateVolumesStrategy`` before that.
@@ -17,7 +18,7 @@ from virt_admit.forecasts.drain.starts import start_fields
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
-from virt_admit.model.kubevirt.instances import down_vms, migrations, vms
+from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
 from virt_admit.model.problems import Problem
 from virt_admit.rule import (
     VM,
@@ -49,17 +50,22 @@ _NORMAL: Final = 300
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#startVMI",
+        "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncVolumeMigration",
         "kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#updateStatus",
         "https://github.com/kubevirt/kubevirt/pull/12864",
     ),
 )
 def check(vm: Object, context: Context) -> Findings:
-    if not down_vms.should_run(vm):
+    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
+    to_start = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm))
+    if not down_vms.should_run(vm) and to_start is None:
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
     phase = vmi.at("status", "phase").text if vmi is not None else None
     if phase == "Running" or (vmi is not None and vmi.deleted and phase not in migrations.FINAL_PHASES):
+        return
+    if to_start is not None and phase != "Failed":
         return
     age = clock.since(vmi.metadata["creationTimestamp"].text, context.cluster) if vmi is not None else None
     again = (vm.at("status", "startFailure", "consecutiveFailCount").integer or 0) >= _REPEATED
@@ -68,6 +74,11 @@ def check(vm: Object, context: Context) -> Findings:
     from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - checking files alone knows no VM that runs
     from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415
 
+    if to_start is not None:
+        down = start_obstacles.stays_off(vm, vmi, context.cluster) if vmi is not None else None
+        if down is not None:
+            yield _of_failed(vm, down)
+        return
     stuck = start_obstacles.of_vm(vm, vmi, context.cluster)
     if stuck is None:
         return
@@ -79,6 +90,17 @@ def check(vm: Object, context: Context) -> Findings:
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
         command=messages.command_of(stuck.remedy),
+    )
+
+
+def _of_failed(vm: Object, down: Problem) -> Finding:
+    path = vm.metadata["name"].path
+    room = check.room(path)
+    remedy = messages.sentence(_FIRST_WAY.split(down.remedy)[0])
+    reason = messages.shorten(down.reason.replace("it is", "the VM is", 1), room - len(remedy) - 2)
+    command = messages.command_of(down.remedy)
+    return Finding(
+        path, f"{messages.ended(reason)} {remedy}", value=vm.name, problem=problem_of(down.cause, vm), command=command
     )
 
 

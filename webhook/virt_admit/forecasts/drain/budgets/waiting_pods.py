@@ -197,12 +197,11 @@ def _updater(name: str, cluster: Cluster) -> str:
 
 def _rebooter(name: str, cluster: Cluster) -> str:
     """Return what reboots a node that is not Ready, and since when; empty: nothing does, or for longer than a reboot takes."""
-    if by := awaited_return.awaited(name, cluster):
-        return by
     node = find(cluster, NODE, "", name)
     cordon = cordoners.of_node(node, cluster) if node is not None and not _is_ready(name, cluster) else None
-    if node is None or cordon is None or cordon.ends is False or cordon.failed or not cordon.by.startswith(_REBOOTING):
-        return ""
+    ends = cordon is not None and cordon.ends is not False and not cordon.failed and cordon.by.startswith(_REBOOTING)
+    if node is None or cordon is None or not ends:
+        return awaited_return.awaited(name, cluster)
     lasts = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
     return f"{cordon.by}, since {clock.duration(lasts)}" if lasts is not None and lasts <= _REBOOT else ""
 

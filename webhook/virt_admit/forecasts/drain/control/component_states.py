@@ -166,8 +166,9 @@ def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
     cordoned = node is not None and node.at("spec", "unschedulable").boolean is True
     if _BACK_OFF in broken.why and not cordoned:  # it may be ready for a moment between two crashes
         return False
-    ready, placed = (broken.pod.condition(name)["lastTransitionTime"].text for name in ("Ready", "PodScheduled"))
-    age = clock.since(ready or placed, cluster)
+    placed = clock.since(broken.pod.condition("PodScheduled")["lastTransitionTime"].text, cluster)
+    unready = node_health.pod_unready_for(broken.pod, node, cluster)
+    age = placed if unready is None else unready
     return age is not None and age < (_USUAL_PROGRESS if cordoned else _USUAL)
 
 

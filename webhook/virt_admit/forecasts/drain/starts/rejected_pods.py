@@ -1,27 +1,29 @@
-"""Pods of a VM that each kubelet rejects at once, so that the VM starts again and again: what kube-scheduler does not know.
+"""Pods of a VM that kubelets reject: each new one at once, so that the VM starts again and again, or a running one.
 
-The pods are gone after that; their events are left, for an hour. Sources:
+Kube-scheduler knows nothing of it. A kubelet that restarts judges the pods of its node anew, by the labels and devices of that
+moment, and ends those that it rejects. Rejected pods are mostly gone soon; their events are left, for an hour. Sources:
 kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod, :pkg/kubelet/cm/cpumanager/policy_static.go#SMTAlignmentError,
 :pkg/kubelet/cm/topologymanager/scope.go#TopologyAffinityError, :pkg/kubelet/lifecycle/predicate.go (OutOf…);
-kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#WithCPUPinning, :pkg/virt-controller/watch/vm/vm.go.
+kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#WithCPUPinning, :pkg/virt-controller/watch/vm/vm.go;
+kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go, issue kubevirt/kubevirt#12290.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.instances import lifecycle, migrations, vms
 from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 _REASONS: Final = frozenset(("NodeAffinity", "SMTAlignmentError", "TopologyAffinityError", "UnexpectedAdmissionError"))
@@ -71,17 +73,20 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
 def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     """Return why kubelets reject the pods of a VM, and what ends it; None: none do, as far as is known."""
     found = of_vm(vm, vmi, cluster)
-    if found is None or (vmi is not None and vmi.at("status", "phase").text not in _NOT_RUNNING):
+    ran = vmi is not None and (vmi.at("status", "phase").text not in _NOT_RUNNING or _ran(vmi))
+    if found is None or ran:
         return None
-    times = (
-        f"{found.times} times, last{found.last}" if found.times > 1 else f"once,{found.last}" if found.last else "once"
-    )
-    on = f" of {names(sorted(found.nodes))}" if found.nodes else ""
-    begin = f"the kubelet{on} rejects each new pod of it at once ({times}): {found.reason}"
+    begin = f"{_begin(found)}: {found.reason}"
     if cpus := _SMT.search(found.message):
         return _of_cores(vm, begin, int(cpus[1]), int(cpus[2]))
-    reason = f"{begin}: {cut(found.message, _LONGEST)}. KubeVirt starts it again after 5 min at most"
+    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
+    again = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm)) if vmi is not None else None
+    then = "KubeVirt starts it again after 5 min at most" if again is None else f"{strategy} does not start it again"
+    reason = f"{begin}: {cut(found.message, _LONGEST)}. {then}"
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
+    if again is not None:
+        words, command = again
+        return Problem(reason, typed(f"remove that cause, then {words}", command), ProblemCause.NOT_REPORTED)
     if found.reason == "TopologyAffinityError":
         words = "free CPUs, memory and devices of one NUMA node there, or let the VM ask for less"
         return Problem(reason, typed(words, described), ProblemCause.NOT_REPORTED)
@@ -96,6 +101,79 @@ def _way(found: Rejections) -> str:
     if found.reason.startswith(_OUT_OF):
         return f"free {found.reason.removeprefix(_OUT_OF)} on {there}, or let the VM ask for less"
     return f"repair what gives out the devices on {there} (its device plugin)"
+
+
+def _begin(found: Rejections) -> str:
+    on = f" of {names(sorted(found.nodes))}" if found.nodes else ""
+    if found.times > 1:
+        return f"the kubelet{on} rejects each new pod of it at once ({found.times} times, last{found.last})"
+    return f"the kubelet{on} rejected its new pod{found.last}"
+
+
+def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a kubelet rejected the pod of a VMI which ran, as it may when it restarts; None: none is known to have.
+
+    The remedy is for the next time.
+    """
+    if vmi.at("status", "phase").text != "Failed" or not _ran(vmi):
+        return None
+    namespace = vms.namespace_of(vmi)
+    own = vm_states_motion.motion(cluster).pods.get((namespace, vmi.name), ())
+    pod = next((each for each in own if vm_states_motion.is_of(each, vmi) and _is_rejection(_reason(each))), None)
+    if pod is not None:
+        node, why = pod.at("spec", "nodeName").text or "", _reason(pod)
+    else:
+        begun = clock.instant(migrations.entered(vmi, "Running"))
+        known = cluster.cached(_rejected).get((namespace, f"{_LAUNCHER}{vmi.name}"), ())
+        event = next((each for each in known if begun and (at := events.time_of(each)) and at >= begun), None)
+        if event is None:
+            return None
+        node, why = event.at("source", "host").text or event["reportingInstance"].text or "", event["reason"].text or ""
+    ended = clock.instant(migrations.entered(vmi, "Failed"))
+    ago = f" {vm_states_times.age(ended, cluster)} ago" if ended is not None and clock.now(cluster) is not None else ""
+    on = f" of {node}" if node else ""
+    reason = f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: {why}{_MEANS.get(why, '')}"
+    return Problem(reason, LATER, ProblemCause.NOT_REPORTED)
+
+
+def notes(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield which VMs are down since the kubelet of a node rejected their running pods."""
+    down = cluster.cached(_down).get(node.name)
+    if down:
+        yield (
+            f"The kubelet of this node rejected running pods, as it may when it restarts: {names(down, 120)} "
+            f"{'are' if len(down) > 1 else 'is'} down. {capital(LATER)}."
+        )
+
+
+def _down(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for vmi in cluster.known(VMI):
+        if of_running(vmi, cluster) is not None:
+            found.setdefault(vmi.at("status", "nodeName").text or "", []).append(vmi.full_name)
+    return {node: sorted(own) for node, own in found.items()}
+
+
+LATER: Final = "drain a node before its kubelet is restarted"
+"""What avoids that a kubelet rejects running pods."""
+_MEANS: Final = {
+    "NodeAffinity": ", as the labels of the node did not match at that moment (kubevirt.io/schedulable is false until "
+    "KubeVirt's devices are there again)",
+    "UnexpectedAdmissionError": ", as a device of it was not registered at that moment",
+}
+
+
+def _ran(vmi: Object) -> bool:
+    """Return whether the guest of a VMI has run, so that its pod was not new when it ended."""
+    return migrations.entered(vmi, "Running") is not None
+
+
+def _reason(pod: Object) -> str:
+    return pod.at("status", "reason").text or ""
+
+
+def _is_rejection(reason: str) -> bool:
+    return reason in _REASONS or reason.startswith(_OUT_OF)
 
 
 _NOT_RUNNING: Final = (None, "Pending", "Scheduling", *migrations.FINAL_PHASES)
@@ -131,6 +209,6 @@ def _rejected(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     for event in events.newest_warnings(cluster):
         about, reason = event["involvedObject"], event["reason"].text or ""
         name = about["name"].text or ""
-        if name.startswith(_LAUNCHER) and (reason in _REASONS or reason.startswith(_OUT_OF)):
+        if name.startswith(_LAUNCHER) and _is_rejection(reason):
             found.setdefault((about["namespace"].text or "default", name.rpartition("-")[0]), []).append(event)
     return found

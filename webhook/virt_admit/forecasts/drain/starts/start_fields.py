@@ -115,6 +115,7 @@ READS: Final[Reads] = {
     ),
     NODE: (
         "metadata.annotations.kubevirt.io/heartbeat",
+        "metadata.creationTimestamp",
         "metadata.labels",
         "metadata.name",
         "spec.taints",
@@ -297,6 +298,7 @@ READS: Final[Reads] = {
         "status.conditions.type",
     ),
     DAEMON_SET: (
+        "metadata.labels",
         "metadata.ownerReferences",
         "spec.template.spec.affinity",
         "spec.template.spec.nodeSelector",

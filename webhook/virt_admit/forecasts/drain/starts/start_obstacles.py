@@ -17,15 +17,17 @@ from virt_admit.forecasts.drain.starts import (
     unfinished_resizes,
     unplaced,
 )
-from virt_admit.forecasts.drain.states import stuck_starts, vm_states
+from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks
+from virt_admit.model.commands import typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import down_vms, migrations
-from virt_admit.model.problems import Problem
+from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
+from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     stuck_starts.READS,
@@ -76,12 +78,41 @@ def ended(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what ended the pod of a VMI that has failed: the kubelet, or a lack of memory; None: nothing says so."""
     if vmi.at("status", "phase").text != "Failed":
         return None
+    return rejected_pods.of_running(vmi, cluster) or _killed(vm, vmi, cluster)
+
+
+def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a VM is down as its VMI has failed, and what starts it; None: KubeVirt does, or it has not failed."""
+    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
+    again = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm))
+    failed = vmi.at("status", "phase").text == "Failed" and not vmi.deleted
+    if again is None or vm.deleted or not failed or any(vm.at("status", "stateChangeRequests").items()):
+        return None
+    words, command = again
+    rejected, entered = rejected_pods.of_running(vmi, cluster), clock.instant(migrations.entered(vmi, "Failed"))
+    if rejected is not None:
+        reason = f"it is not running: {rejected.reason}. Its VMI is Failed, and {strategy} does not start it again"
+        return rejected._replace(reason=reason, remedy=typed(f"{words}; {rejected.remedy}", command))
+    known = entered is not None and clock.now(cluster) is not None
+    since = f" {vm_states_times.clock_words(entered, cluster)} ago" if known else ""
+    killed = _killed(vm, vmi, cluster)
+    stays = f", because {killed.reason}. {strategy}" if killed is not None else f", and {strategy}"
+    reason = (
+        f"it is not running: its guest ended with an error{since} (its VMI is Failed){stays} does not start it again"
+    )
+    begin = f"{killed.remedy}. Then {words}" if killed is not None else words
+    return Problem(reason, typed(begin, command), ProblemCause.NOT_REPORTED)
+
+
+def _killed(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what ended the pod of a VMI and would end the next one; None: nothing says so."""
     return evicted_launchers.problem(vm, vmi, cluster) or memory_kills.problem(vmi, cluster)
 
 
 def _restarts(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what ended the pod of a VM that KubeVirt starts again; None: it does not, or nothing says so."""
-    found = ended(vm, vmi, cluster) if down_vms.should_run(vm) else None
+    failed = vmi.at("status", "phase").text == "Failed" and rejected_pods.of_running(vmi, cluster) is None
+    found = _killed(vm, vmi, cluster) if failed and down_vms.should_run(vm) else None
     if found is None:
         return None
     phase = vmi.at("status", "phase").text

@@ -12,6 +12,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import missing_devices, scattered_disks
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, KUBEVIRT, PVC
@@ -28,7 +29,9 @@ from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import Claim, VolumePlace
 
-READS: Final[Reads] = union(candidates.READS, missing_devices.READS, scattered_disks.READS, tsc.READS)
+READS: Final[Reads] = union(
+    candidates.READS, left_taints.READS, missing_devices.READS, scattered_disks.READS, tsc.READS
+)
 
 _VOLUME: Final = "volume of claim "
 _TSC: Final = "TSC frequency "
@@ -116,7 +119,7 @@ def _claim(namespace: str, claim: str, cluster: Cluster) -> Claim | None:
 
 def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that the volumes of a pod keep it off the nodes that would take it; None: that is not the cause."""
-    barred = {name: why for name, why in refusals.items() if all(map(_is_of_volume, why.split("; ")))}
+    barred = {name: why for name, why in sorted(refusals.items()) if all(map(_is_of_volume, why.split("; ")))}
     if not barred:
         return None
     claims = sorted({cause.split()[3] for why in barred.values() for cause in why.split("; ")})

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, scheduler_words
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
@@ -53,7 +54,8 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return None
     if not ready.present and not any(True for _ in pod.at("status", "conditions").items()):
         return None
-    age = clock.since(ready["lastTransitionTime"].text, cluster)
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    age = node_health.pod_unready_for(pod, node, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
     why, container = _fault(pod)
     return BrokenPod(pod, why, since, _remedy(pod, why, container))

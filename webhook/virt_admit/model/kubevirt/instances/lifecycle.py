@@ -10,6 +10,9 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.model.commands import kubectl, virtctl
+from virt_admit.model.kubernetes.kinds import VMI
+
 # --- 9.1: the eviction of a virt-launcher pod --------------------------------------------------------------------
 
 
@@ -127,6 +130,19 @@ VIRTCTL: Final[Mapping[str, Commands]] = {
     "WaitAsReceiver": Commands("accepted, does nothing", "accepted, does nothing", "request accepted"),
 }
 """``start`` on a running VM and ``restart`` without a VMI fail for every strategy."""
+
+
+def start_again(strategy: str, name: str, namespace: str) -> tuple[str, str] | None:
+    """Return what starts a VM again whose VMI has failed, with the command; None: KubeVirt does, or the VM is to be off.
+
+    With ``Once`` KubeVirt starts a VM that has no VMI (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go).
+    """
+    outcomes = RUN_STRATEGY.get(strategy)
+    if outcomes is None or outcomes.crash is not Then.OFF:
+        return None
+    if VIRTCTL[strategy].start is None:
+        return "delete its failed VMI, after which KubeVirt starts the VM", kubectl("delete", VMI, name, namespace)
+    return "start it; with runStrategy Always KubeVirt would do that", virtctl("start", name, namespace)
 
 
 def commands_table() -> str:

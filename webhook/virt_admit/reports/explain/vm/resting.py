@@ -97,11 +97,14 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
     because, avoid = (f", because {killed.reason}", killed.remedy) if killed is not None else ("", "")
     if then is not Then.OFF:
         return f"it is not running: its VMI is {phase}{because}", avoid
+    if found.vm is not None and (down := start_obstacles.stays_off(found.vm, vmi, cluster)) is not None:
+        return down.reason, down.remedy
     entered = clock.instant(migrations.entered(vmi, phase))
     since = f" {vm_states_times.clock_words(entered, cluster)} ago" if entered and clock.now(cluster) else ""
     ended = f"shut down{since}{_by(vmi, cluster)}" if phase == "Succeeded" else f"ended with an error{since}"
-    stays = f"{because}. {strategy}" if because else f", and {strategy}"
-    reason = f"it is not running: its guest {ended} (its VMI is {phase}){stays} does not start it again"
+    reason = (
+        f"it is not running: its guest {ended} (its VMI is {phase}){because}, and {strategy} does not start it again"
+    )
     start = virtctl("start", found.name, found.namespace) if lifecycle.VIRTCTL[strategy].start is not None else ""
     again = f"{START}; with runStrategy Always KubeVirt would do that"
     return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid

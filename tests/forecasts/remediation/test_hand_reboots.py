@@ -1,0 +1,146 @@
+"""Nodes that an administrator reboots by hand, and nodes that are just back."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.remediation import awaited_return, hand_reboots, node_faults
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.node_updates import kured
+from virt_admit.model.node_updates.node_phases import Phase
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+def node(name, ready="True", changed="2025-12-01T00:00:00Z", kubelet="v1.35.1", cordoned="", taints=()):
+    spec = {"taints": list(taints)}
+    if cordoned:
+        spec["unschedulable"] = True
+        spec["taints"].append(
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": cordoned}
+        )
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "lastTransitionTime": changed,
+        "lastHeartbeatTime": NOON if ready == "True" else changed,
+    }
+    status = {"conditions": [condition], "nodeInfo": {"kubeletVersion": kubelet}}
+    metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    return manifest("v1", "Node", name, spec=spec, status=status, metadata=metadata)
+
+
+def silent(**fields):
+    given = {"changed": "2026-01-01T11:57:00Z", "kubelet": "v1.34.4", "cordoned": "2026-01-01T11:50:00Z"} | fields
+    return node("w3", "Unknown", **given)
+
+
+def handler(ready_since="2025-12-01T00:00:00Z", state=None):
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": ready_since}
+    labels = {"kubevirt.io": "virt-handler"}
+    metadata = {"labels": labels, "creationTimestamp": "2025-12-01T00:00:00Z"}
+    status = {"phase": "Running", "conditions": [condition]}
+    if state:
+        status["containerStatuses"] = [{"name": "virt-handler", "state": {"waiting": {"reason": state}}}]
+    return manifest(
+        "v1", "Pod", "virt-handler-x", "kubevirt", spec={"nodeName": "w3"}, status=status, metadata=metadata
+    )
+
+
+def vmi(on="w3"):
+    return manifest(
+        "kubevirt.io/v1", "VirtualMachineInstance", "db", "shop", status={"nodeName": on, "phase": "Running"}
+    )
+
+
+def cluster(*objects, complete=("*",)):
+    return Snapshot([*objects], complete=list(complete), time=NOON)
+
+
+def test_a_reboot_in_an_upgrade_by_hand():
+    paused = manifest(
+        "remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", spec={"pauseRequests": ["upgrade-1.35"]}
+    )
+    here = cluster(silent(), node("w1"), node("w2"), paused)
+    said = awaited_return.return_of("w3", here)
+    assert said == (
+        "wait for its reboot (it was cordoned and without VMs before, silent for 3 min; its kubelet had v1.34.4, that of w1, "
+        "w2 has v1.35.1, NodeHealthCheck workers is paused for upgrade-1.35); see its console if it is not back by 12:17 UTC"
+    )
+    assert {name: each.phase for name, each in hand_reboots.phases(here).items()} == {
+        "w1": Phase.DONE,
+        "w2": Phase.DONE,
+        "w3": Phase.REBOOTING,
+    }
+    assert next(node_faults.faults(silent(), here)) == f"This node has not reported for 3 min. W{said[1:]}."
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (silent(), vmi()),
+        (silent(changed="2026-01-01T11:30:00Z"),),
+        (silent(cordoned="2026-01-01T11:58:00Z"),),
+        (silent(cordoned=""),),
+        (silent(taints=[{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]),),
+        (node("w3", cordoned="2026-01-01T11:50:00Z", changed="2026-01-01T11:57:00Z"),),
+    ],
+)
+def test_no_reboot_by_hand(objects):
+    here = cluster(*objects, node("w1"))
+    assert hand_reboots.of_node("w3", here) is None
+    assert not awaited_return.is_planned("w3", here)
+
+
+def test_vms_that_cannot_be_read():
+    here = cluster(silent(), node("w1"), complete=("nodes",))
+    assert hand_reboots.of_node("w3", here) is None
+    assert hand_reboots.unread(silent(), here) == "virtualmachineinstances.kubevirt.io"
+
+
+def test_a_node_with_a_newer_kubelet_than_others_may_be_done():
+    here = cluster(node("w1"), node("w2", kubelet="v1.34.4"))
+    (said,) = hand_reboots.newer({"w1", "w2"}, here)
+    assert said == "w1 is updated too, although w2 has an older kubelet (v1.34.4, not v1.35.1)"
+    assert not list(hand_reboots.newer({"w1"}, here))
+
+
+TAINT = {"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}
+AGENT = manifest("apps/v1", "DaemonSet", "cilium", "kube-system")
+
+
+@pytest.mark.parametrize("state", [None, "CrashLoopBackOff"])
+def test_virt_handler_of_a_node_that_is_just_back(state):
+    back = node("w3", changed="2026-01-01T11:59:20Z", taints=[TAINT])
+    here = cluster(back, handler(state=state), AGENT)
+    assert virt_handlers.is_starting(here, "w3")
+    assert list(node_faults.faults(back, here)) == [
+        "This node became Ready 40 s ago. It takes VMs once virt-handler runs there and its agent removes taint "
+        "node.cilium.io/agent-not-ready, usually within minutes."
+    ]
+
+
+def test_virt_handler_that_does_not_come_back_after_a_boot():
+    back = node("w3", changed="2026-01-01T11:30:00Z")
+    here = cluster(back, handler())
+    assert not virt_handlers.is_starting(here, "w3")
+    (said,) = node_faults.faults(back, here)
+    assert said.startswith(
+        "This node takes no VM for 30 min: virt-handler on w3 is not ready. That does not end by itself."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "guests", "phase"),
+    [
+        ("2026-01-01T11:59:20Z", (), Phase.RETURNING),
+        ("2026-01-01T11:59:20Z", (vmi(),), Phase.DRAINING),
+        ("2026-01-01T11:00:00Z", (), Phase.DRAINING),
+    ],
+)
+def test_a_node_that_kured_has_rebooted(changed, guests, phase):
+    lock = '{"nodeID": "w3", "created": "2026-01-01T11:55:00Z", "TTL": 0}'
+    daemon = manifest("apps/v1", "DaemonSet", "kured", "kured", metadata={"annotations": {kured.LOCK: lock}})
+    here = cluster(node("w3", changed=changed, cordoned="2026-01-01T11:55:00Z"), daemon, *guests)
+    assert kured.updates(here)["w3"].phase is phase
+    assert ("back and uncordoned" in next(kured.words(here))) is (phase is Phase.RETURNING)

@@ -1,0 +1,143 @@
+"""Nodes that an administrator reboots by hand: cordoned and without VMs before they fell silent, for no longer than a reboot.
+
+Nothing else marks such a reboot; a health check that is paused meanwhile, and a kubelet older than those of the other nodes,
+tell more about it. Sources: medik8s/node-healthcheck-operator:docs/configuration.md (pauseRequests);
+openshift/openshift-docs#86799; https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-upgrade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.remediation import failed_remediations
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import NHC, NODE, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.node_updates import node_phases
+from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
+from virt_admit.model.remediation import fence_taints
+
+READS: Final[Reads] = union(
+    clock.READS,
+    failed_remediations.READS,
+    node_health.READS,
+    vmis.READS,
+    {
+        NHC: ("spec.pauseRequests",),
+        NODE: (
+            "spec.taints",
+            "spec.unschedulable",
+            "status.nodeInfo.kubeletVersion",
+            "status.conditions.lastTransitionTime",
+        ),
+    },
+)
+
+LONGEST: Final = timedelta(minutes=20)
+"""Twice the time that is assumed for the update and reboot of a node: after it the node counts as lost."""
+
+
+class HandReboot(NamedTuple):
+    """The reboot of a node by hand."""
+
+    node: str
+    since: datetime
+    """When the node fell silent."""
+    hints: tuple[str, ...]
+    """What else tells of it: who pauses a health check, older and newer kubelets."""
+    updated: tuple[str, ...]
+    """The nodes whose kubelet is newer, if that of this node is the oldest: they are done."""
+
+    def words(self, cluster: Cluster) -> str:
+        """Return that it reboots, and since when."""
+        more = f"; {', '.join(self.hints)}" if self.hints else ""
+        now = clock.now(cluster)
+        lasts = f", silent for {clock.duration(now - self.since)}" if now is not None else ""
+        return f"its reboot (it was cordoned and without VMs before{lasts}{more})"
+
+    @property
+    def advice(self) -> str:
+        """What to do if it lasts."""
+        return f"see its console if it is not back by {self.since + LONGEST:%H:%M} UTC"
+
+
+def of_node(name: str, cluster: Cluster) -> HandReboot | None:
+    """Return the reboot by hand of a node that does not report; None: there is none, or that is not known."""
+    return cluster.cached(_all).get(name)
+
+
+def unread(node: Object, cluster: Cluster) -> str:
+    """Return what could not be read, so that a node may be rebooted by hand; empty: it is not, or all was read."""
+    since, now = node_phases.unready_since(node), clock.now(cluster)
+    late = since is not None and now is not None and now - since > LONGEST
+    if late or not node.at("spec", "unschedulable").boolean:
+        return ""
+    return unlisted(cluster, NODE) or unlisted(cluster, VMI)
+
+
+def phases(cluster: Cluster) -> dict[str, NodeUpdate]:
+    """Return how far the nodes are that are updated by hand: those that reboot, and those with the newer kubelet already."""
+    found: dict[str, NodeUpdate] = {}
+    for each in cluster.cached(_all).values():
+        found |= dict.fromkeys(each.updated, NodeUpdate("", "", Phase.DONE))
+        found[each.node] = NodeUpdate(NODE.kind, each.node, Phase.REBOOTING, each.since, exact=True)
+    return found
+
+
+def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
+    """Yield that nodes which are to be updated have a newer kubelet than others: they may be done already."""
+    known = {node.name: _version(node) for node in cluster.known(NODE) if node.name in to_do}
+    found = [version for version in known.values() if version is not None]
+    if not found or min(found) == max(found):
+        return
+    older = sorted(name for name, version in known.items() if version == min(found))
+    others = sorted(name for name, version in known.items() if version == max(found))
+    yield (
+        f"{names(others, 80)} {'are' if len(others) > 1 else 'is'} updated too, although {names(older, 80)} "
+        f"{'have' if len(older) > 1 else 'has'} an older kubelet (v{min(found)}, not v{max(found)})"
+    )
+
+
+def _all(cluster: Cluster) -> dict[str, HandReboot]:
+    found = (_reboot(node, cluster) for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean)
+    return {each.node: each for each in found if each is not None}
+
+
+def _reboot(node: Object, cluster: Cluster) -> HandReboot | None:
+    since, now = node_phases.unready_since(node), clock.now(cluster)
+    if since is None or now is None or now - since > LONGEST or not node_health.silence_now(node.name, cluster):
+        return None
+    cordoned = node_phases.cordoned_since(node)
+    if cordoned is not None and cordoned > since:
+        return None  # it is cordoned because it was lost
+    fenced = fence_taints.ends_pods(node) or failed_remediations.of_any(node.name, cluster) is not None
+    if fenced or unlisted(cluster, VMI) or node.name in vmis.occupied(cluster):
+        return None
+    own, others = _version(node), {each.name: _version(each) for each in cluster.known(NODE) if each.name != node.name}
+    newer = tuple(sorted(name for name, version in others.items() if own and version and version > own))
+    oldest = own is not None and all(version is None or version >= own for version in others.values())
+    updated = newer if oldest else ()
+    return HandReboot(node.name, since, tuple(_hints(node, updated, cluster)), updated)
+
+
+def _hints(node: Object, updated: tuple[str, ...], cluster: Cluster) -> Iterator[str]:
+    if updated:
+        newest = find(cluster, NODE, "", updated[0])
+        than = newest.at("status", "nodeInfo", "kubeletVersion").text if newest is not None else ""
+        yield f"its kubelet had {node.at('status', 'nodeInfo', 'kubeletVersion').text}, that of {names(updated, 60)} has {than}"
+    for check in cluster.known(NHC):
+        if reasons := [item.text or "?" for item in check.at("spec", "pauseRequests").items()]:
+            yield f"NodeHealthCheck {check.name} is paused for {names(reasons, 60)}"
+
+
+def _version(node: Object) -> Version | None:
+    return versions.parse_version(node.at("status", "nodeInfo", "kubeletVersion").text)

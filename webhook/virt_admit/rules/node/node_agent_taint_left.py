@@ -1,0 +1,36 @@
+"""A node has the start-up taint of an agent that is not installed.
+
+**Why.** Agents such as Cilium and CSI drivers remove their taint from a node once they run there, and leave it when they are
+uninstalled. It keeps every new pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
+
+**Fix.** Remove the taint, unless the agent is about to be installed.
+"""
+
+from virt_admit.forecasts.placement.components import left_taints
+from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule, union
+
+
+@rule(
+    kinds=(NODE,),
+    reads=union(left_taints.READS, {NODE: NAME}),
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "cilium/cilium:Documentation/installation/taints.rst",
+        "https://github.com/cilium/cilium/issues/31943",
+        "kubernetes-sigs/aws-ebs-csi-driver:docs/install.md",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    for taint, left in left_taints.of_node(node, context.cluster):
+        effect = (
+            "no new pod starts here" if taint["effect"].text == "NoSchedule" else "pods are ended, and none starts here"
+        )
+        yield Finding(
+            node["spec"]["taints"].path,  # without its index, which differs between nodes
+            f"{effect} because of taint {left.key} (on {left.on}): {left.reason}. Remove it, unless {left.agent} is to be "
+            "installed again.",
+            value=left.key,
+            command=left.command,
+        )
