@@ -9,7 +9,6 @@ from virt_admit.forecasts.placement import candidates, headroom, pod_networks, v
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components import left_taints, missing_networks, node_drivers, node_initializers
-from virt_admit.forecasts.placement.components.left_taints import LeftTaint
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
 from virt_admit.model import node_bridges
@@ -76,7 +75,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
     lasting = _lasting(refusals) or _offered(absent, refusals, cluster)
-    if left := _left_taint(refusals, cluster):
+    if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
         return Problem(reason, "remove that taint", ProblemCause.NO_TARGET, command=left.command)
     if unfit := _unfit(refusals):
@@ -187,13 +186,6 @@ def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cl
             command=command_of(repair) or shell("kubectl", "describe", "node", argument(name)),
         )
     return None
-
-
-def _left_taint(refusals: Mapping[str, str], cluster: Cluster) -> LeftTaint | None:
-    """Return the start-up taint that keeps a pod off a node, and that nothing removes; None: none is known."""
-    causes = sorted((why.split("; ") for why in refusals.values()), key=len)  # a node without other causes first
-    keys = (cause.removeprefix("taint ") for each in causes for cause in each if cause.startswith("taint "))
-    return next(filter(None, (left_taints.of_key(key, cluster) for key in keys)), None)
 
 
 def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:

@@ -122,3 +122,10 @@ def _is_of(obj: Object, words: tuple[str, ...]) -> bool:
     """Return whether a DaemonSet or pod may belong to an agent, by its names and labels."""
     text = " ".join((obj.full_name, *obj.labels, *obj.labels.values())).lower()
     return any(word in text for word in words)
+
+
+def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> LeftTaint | None:
+    """Return the start-up taint that keeps a pod off a node, and that nothing removes; None: none is known."""
+    causes = sorted((why.split("; ") for why in refusals.values()), key=len)  # a node without other causes first
+    keys = (cause.removeprefix("taint ") for each in causes for cause in each if cause.startswith("taint "))
+    return next(filter(None, (of_key(key, cluster) for key in keys)), None)
