@@ -73,7 +73,9 @@ def return_of(node: str, cluster: Cluster) -> str:
     by, by_hand = awaited(node, cluster), hand_reboots.of_node(node, cluster)
     if by_hand is not None and by == by_hand.words(cluster):
         return f"wait for {by}; {by_hand.advice}"
-    own = "repair the node" if _IN_MAINTENANCE in by else "repair or fence it"  # a node that people work on is not fenced
+    own = (
+        "repair the node" if _IN_MAINTENANCE in by else "repair or fence it"
+    )  # a node that people work on is not fenced
     return f"wait for {by}; {own} if it does not come back" if by else ""
 
 
