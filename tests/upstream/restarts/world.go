@@ -113,7 +113,7 @@ func (w *world) fill() error {
 		made.Status.Allocatable = k8sv1.ResourceList{
 			"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("500"),
 			"devices.kubevirt.io/kvm": resource.MustParse("1k"), "devices.kubevirt.io/tun": resource.MustParse("1k"),
-			"devices.kubevirt.io/vhost-net": resource.MustParse("1k"),
+			"devices.kubevirt.io/vhost-net": resource.MustParse("1k"), "ephemeral-storage": resource.MustParse("100Gi"),
 		}
 		made.Status.Conditions = []k8sv1.NodeCondition{{Type: k8sv1.NodeReady, Status: k8sv1.ConditionTrue}}
 		if _, err := w.CoreV1().Nodes().Create(ctx, made, metav1.CreateOptions{}); err != nil {

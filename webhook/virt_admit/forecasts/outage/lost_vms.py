@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
-from virt_admit.forecasts.outage import health_actors, room_left
+from virt_admit.forecasts.outage import health_actors, next_vmis, room_left
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
@@ -34,9 +34,6 @@ START: Final = (10, 120)
 """Seconds of a start of which no earlier one is known: schedule, attach, pull, boot."""
 DETACH: Final = 360
 """Seconds after the pod is gone (attach_detach_controller.go#DefaultTimerConfig)."""
-_SPREAD: Final = 366
-"""Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes after the last
-heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go)."""
 _CONTROLLER_START: Final = (5, 120)
 """Seconds until a pod of virt-controller that its Deployment creates leads."""
 
@@ -283,6 +280,8 @@ def _row(
         return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
     pod = case.returning.fresh.pod
     by_hand = total(_from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss))
+    held = detach(vmi, pod, Detach.FORCED, loss.cluster).low > 0
+    coverage = next_vmis.with_kubevirt(vmi, coverage, loss, held=held)
     first = coverage.first
 
     def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
@@ -364,9 +363,10 @@ def _from_pod_gone(
     """Return the whole time line of a VM, given its parts until its pod is gone."""
     gone, pod = total(parts).low, vm.fresh.pod
     waits = list(_controllers_lost(node, gone, loss, hook))
-    if pod.spread and gone < _SPREAD:
-        waits.append(Part("topology spread counts the lost nodes", 0, _SPREAD - gone))
-    return (*parts, *waits, detach(vm.vmi, pod, how, loss.cluster), start(vm.vmi))
+    if pod.spread and gone < next_vmis.NOTICED:
+        waits.append(Part("topology spread counts the lost nodes", 0, next_vmis.NOTICED - gone))
+    detached = detach(vm.vmi, pod, how, loss.cluster)
+    return (*parts, *waits, *next_vmis.waits(vm.vmi, detached, loss.cluster), start(vm.vmi))
 
 
 def _controllers_lost(node: str, gone: int, loss: Loss, hook: SilentWebhook | None) -> Iterator[Part]:

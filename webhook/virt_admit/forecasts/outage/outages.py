@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
-from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
+from virt_admit.forecasts.outage import health_actors, loss, lost_vms, next_vmis, start_capacity, time_parts
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
@@ -41,6 +41,7 @@ READS: Final[Reads] = union(
     pod_evictions.READS,
     lost_storage.READS,
     lost_webhooks.READS,
+    next_vmis.READS,
     vmis.OWNER_READS,
     selection.READS,
     start_doubts.READS,

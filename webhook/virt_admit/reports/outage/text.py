@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.outage import next_vmis
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
@@ -177,6 +178,9 @@ SOURCES: Final = {
     "remediated": "the remediator",
     "pod gone": "kube-controller-manager",
     "topology spread counts the lost nodes": "virt-controller",
+    next_vmis.MARKED: "kube-controller-manager",
+    next_vmis.ENDED: "virt-controller",
+    next_vmis.BACKOFF: "virt-controller",
     "detached": "kube-controller-manager",
 }
 """The component that each part of a time line waits for."""
