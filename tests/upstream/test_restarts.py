@@ -18,6 +18,17 @@ def test_restarts_agree(found):
 def test_each_end_and_strategy_was_recorded():
     seen = [each for found in FOUND for each in found]
     assert {each.end for each in seen} == set(ENDS)
-    for word in ("Always", "RerunOnFailure", "Manual", "Once", "halt", "restart", "Scheduled", "Pool", "ReplicaSet"):
+    for word in (
+        "Always",
+        "RerunOnFailure",
+        "Manual",
+        "Once",
+        "halt",
+        "restart",
+        "pause",
+        "Scheduled",
+        "Pool",
+        "ReplicaSet",
+    ):
         assert any(word in each.kind for each in seen)
     assert {str(each.word) for each in seen} == {"restarts", "never restarts", "stays off", "lost"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.forecasts.outage.losses import claim, disk, flat, lose, nhc, node, snapshot, vm
+from tests.forecasts.outage.losses import claim, disk, flat, lose, manifest, nhc, node, snapshot, vm
+from virt_admit.model.kubernetes.kinds import VMIRS
 
 NODES = [node("n1"), node("n2"), node("n3"), node("n4"), node("n5")]
 
@@ -93,6 +94,13 @@ def test_a_replica_set_waits_forever(parts, loses):
     (row,) = rows(*parts, loses=loses)
 
     assert row.outcome == "never restarts"
+
+
+@pytest.mark.parametrize(("paused", "outcome"), [(True, "stays off"), (False, "restarts")])
+def test_a_paused_replica_set_makes_no_other(paused, outcome):
+    (row,) = rows(replica(), manifest("kubevirt.io/v1", VMIRS.kind, "web", "shop", spec={"paused": paused}), nhc())
+
+    assert row.outcome == outcome
 
 
 # --- pods that have ended, VMIs that are being deleted ---------------------------------------------------------------

@@ -49,6 +49,12 @@ func (w *world) do(guest, what string) {
 		found.Spec.RunStrategy = &halted
 		_, err = w.VirtualMachine(namespace).Update(ctx, found, metav1.UpdateOptions{})
 		must(err)
+	case "pause": // a replica set
+		found, err := w.ReplicaSet(namespace).Get(ctx, guest, metav1.GetOptions{})
+		must(err)
+		found.Spec.Paused = true
+		_, err = w.ReplicaSet(namespace).Update(ctx, found, metav1.UpdateOptions{})
+		must(err)
 	case "delete VM":
 		must(w.VirtualMachine(namespace).Delete(ctx, guest, metav1.DeleteOptions{}))
 	case "stop", "restart": // pkg/virt-api/rest/lifecycle.go#StopVMRequestHandler, #RestartVMRequestHandler

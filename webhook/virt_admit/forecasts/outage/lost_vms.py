@@ -103,9 +103,11 @@ class Fate:
 def fate(vmi: Object, cluster: Cluster) -> Fate:
     """Return whether the run strategy starts a VM again after its node was lost."""
     try:
-        after = vmis.comes_back(vmi, cluster, lost=True)
+        after, paused = vmis.comes_back(vmi, cluster, lost=True), next_vmis.paused(vmi, cluster)
     except Unseen as unseen:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
+    if paused:
+        return Fate(False, LossOutcome.OFF, f"its replica set {paused} is paused", "set its spec.paused to false")
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
         return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:

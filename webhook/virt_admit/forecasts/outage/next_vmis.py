@@ -15,13 +15,17 @@ from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import Detach, Part, detection
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, VM
+from virt_admit.model.kubernetes.kinds import POD, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = {VM: ("status.startFailure.consecutiveFailCount",), POD: ("status.phase",)}
+READS: Final[Reads] = {
+    VM: ("status.startFailure.consecutiveFailCount",),
+    VMIRS: ("spec.paused",),
+    POD: ("status.phase",),
+}
 
 NOTICED: Final = 366
 """Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes after the last
@@ -59,6 +63,17 @@ def _backoff(vmi: Object, cluster: Cluster) -> Part | None:
     return Part(BACKOFF, min(least, _LONGEST), min(least + least // 2, _LONGEST))
 
 
+def paused(vmi: Object, cluster: Cluster) -> str:
+    """Return the paused replica set of a VMI, which makes no other; empty: it has none.
+
+    Raises:
+        Unseen: its replica set cannot be read.
+    """
+    name = vmis.owner(vmi, VMIRS.kind)
+    found = cluster.get(VMIRS, vms.namespace_of(vmi), name) if name is not None else None
+    return found.name if found is not None and found.at("spec", "paused").value is True else ""
+
+
 def with_kubevirt(vmi: Object, coverage: NodeCoverage, loss: Loss, *, held: bool) -> NodeCoverage:
     """Return who frees a VM: KubeVirt itself too, where it needs no health check.
 
@@ -71,13 +86,13 @@ def with_kubevirt(vmi: Object, coverage: NodeCoverage, loss: Loss, *, held: bool
 
 def _replica_set(vmi: Object, node: str, loss: Loss, *, held: bool) -> Actor | None:
     """A replica set no longer counts a VMI whose pod is marked for deletion, and makes another."""
-    name = vmis.owner(vmi, "VirtualMachineInstanceReplicaSet")
+    name = vmis.owner(vmi, VMIRS.kind)
     delay, tolerated = loss.taint_delay(node), machine_replacement.tolerated(vmi, machine_replacement.TOLERATED)
     if name is None or held or delay is None or tolerated is None:
         return None
     parts = detection(loss), Part(MARKED, tolerated, tolerated + delay)
     begun = "it does once the old pod is marked for deletion"
-    return Actor(node, f"VirtualMachineInstanceReplicaSet {name}", "", parts, detach=Detach.AT_ONCE, begun=begun)
+    return Actor(node, f"{VMIRS.kind} {name}", "", parts, detach=Detach.AT_ONCE, begun=begun)
 
 
 def _ended(vmi: Object, node: str, loss: Loss) -> Actor | None:
