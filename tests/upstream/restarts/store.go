@@ -144,7 +144,7 @@ func (t *tracker) Delete(gvr gvr, ns, name string, opts ...metav1.DeleteOptions)
 }
 
 // gracefully deletes a pod as the API server does (pkg/registry/core/pod/strategy.go#CheckGracefulDelete): one without a
-// node or that has ended goes at once, others when a kubelet or somebody else deletes them with a grace of 0.
+// node or that has ended goes at once, others when they are deleted with a grace of 0.
 func (t *tracker) gracefully(action clienttesting.Action) (bool, runtime.Object, error) {
 	asked := action.(clienttesting.DeleteActionImpl)
 	stored, err := t.Get(asked.GetResource(), asked.GetNamespace(), asked.GetName())

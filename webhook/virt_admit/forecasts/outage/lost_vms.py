@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
-from virt_admit.forecasts.outage import health_actors, next_vmis, room_left
+from virt_admit.forecasts.outage import health_actors, room_left
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
@@ -280,16 +281,14 @@ def _row(
     fresh = found.comes is not False and loses_data(vmi)
     if found.comes is False or case.returning is None:
         return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
-    pod = case.returning.fresh.pod
+    pod, comes = case.returning.fresh.pod, found.comes is True
     by_hand = total(_from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss))
-    held = detach(vmi, pod, Detach.FORCED, loss.cluster).low > 0
-    coverage = next_vmis.with_kubevirt(vmi, coverage, loss, held=held)
+    coverage = next_vmis.with_kubevirt(vmi, coverage, detach(vmi, pod, Detach.FORCED, loss.cluster), loss)
     first = coverage.first
 
     def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
         return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
 
-    comes = found.comes is True
     disk = lost_storage.of(vmi, pod.claims, loss)
     gone = disk is not None and disk.certain
     hooks = lost_webhooks.on_start(vmi, silent, loss.cluster)

@@ -10,11 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
-from virt_admit.forecasts.outage import health_actors, loss, lost_vms, next_vmis, start_capacity, time_parts
+from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.storage import lost_storage

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from virt_admit.forecasts.outage import next_vmis
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, amount
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.model.messages import count, names, sentence
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners

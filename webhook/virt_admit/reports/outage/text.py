@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from virt_admit.forecasts.outage import next_vmis
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name

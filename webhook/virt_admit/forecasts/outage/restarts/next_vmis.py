@@ -1,4 +1,4 @@
-"""When KubeVirt creates the next VMI of a lost VM, where that is not just after somebody freed its pod.
+"""When KubeVirt creates the next VMI of a lost VM, where that is not at once after its pod was freed.
 
 All of it is compared with KubeVirt's own controllers: ``tests/upstream/restarts.py``. Sources, in kubevirt/kubevirt:
 pkg/virt-controller/watch/vm/vm.go#syncStartFailureStatus #calculateStartBackoffTime, …/replicaset/replicaset.go
@@ -74,13 +74,13 @@ def paused(vmi: Object, cluster: Cluster) -> str:
     return found.name if found is not None and found.at("spec", "paused").value is True else ""
 
 
-def with_kubevirt(vmi: Object, coverage: NodeCoverage, loss: Loss, *, held: bool) -> NodeCoverage:
+def with_kubevirt(vmi: Object, coverage: NodeCoverage, detached: Part, loss: Loss) -> NodeCoverage:
     """Return who frees a VM: KubeVirt itself too, where it needs no health check.
 
-    ``held``: whether the VM has volumes that stay attached to its node while its pod exists.
+    ``detached``: the wait for its volumes after its pod is gone. While the pod exists they stay attached.
     """
     node = vmi.at("status", "nodeName").text or ""
-    actor = _replica_set(vmi, node, loss, held=held) or _ended(vmi, node, loss)
+    actor = _replica_set(vmi, node, loss, held=detached.low > 0) or _ended(vmi, node, loss)
     return coverage if actor is None else NodeCoverage((*coverage.actors, actor), coverage.unseen)
 
 
