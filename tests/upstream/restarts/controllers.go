@@ -178,6 +178,7 @@ func startControllers(c *client, found *informers, config *virtconfig.ClusterCon
 	} {
 		go each.Run(stop)
 	}
+	time.Sleep(time.Second) // the fake clients lose what is created between a list and its watch
 	const workers = 3
 	for _, start := range []func(int, <-chan struct{}){vms.Run, vmis.Run, nodes.Run, sets.Run, pools.Run} {
 		go start(workers, stop)
