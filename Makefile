@@ -139,6 +139,13 @@ verify-outage: .venv/.ready
 verify-clocks: .venv/.ready
 	@$(BIN)/python -m tests.upstream.clocks $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
 
+## make verify-restarts COUNT=200
+##                which VMs of lost nodes get a next VMI and when, against KubeVirt's own controllers, in virtual time;
+##                RECORD=1 writes the runs that the tests replay
+.PHONY: verify-restarts
+verify-restarts: .venv/.ready
+	@$(BIN)/python -m tests.upstream.restarts $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
+
 ## make verify-remediation COUNT=200
 ##                which health check acts on lost nodes and when, against the operators of OpenShift and Cluster API;
 ##                RECORD=1 writes the runs that the tests replay

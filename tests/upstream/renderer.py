@@ -30,6 +30,8 @@ COPIES = LAUNCHER.with_name("copies")
 builds it: four minutes of a processor."""
 CLOCKS = LAUNCHER.with_name("clocks")
 """Kubernetes' controllers for lost nodes. ``make verify-clocks`` alone builds it."""
+RESTARTS = LAUNCHER.with_name("restarts")
+"""KubeVirt's controllers for VMs and their VMIs. ``make verify-restarts`` alone builds it."""
 MACHINES = LAUNCHER.with_name("machines")
 """OpenShift's MachineHealthCheck, and the drains of OpenShift and Cluster API. ``make verify-remediation`` alone builds it."""
 PROMETHEUS = LAUNCHER.with_name("prometheus")

@@ -43,7 +43,8 @@ def fates(
     for node in nodes:
         loss = Loss((node,), cluster)
         if node in never:
-            yield from (VmRestart(vmi, False, never[node]) for vmi in loss.vmis(node))
+            found = lost_vms.lost_vms(loss, {node: NodeCoverage((), ())}).vms
+            yield from (_unconfirmed(vm, never[node]) for vm in found)
         elif loss.vmis(node):
             confirmed = NodeCoverage((Actor(node, "", ""),), ())
             yield from (_restart(vm, cluster) for vm in lost_vms.lost_vms(loss, {node: confirmed}).vms)
@@ -52,6 +53,12 @@ def fates(
                 pass
         except Unseen as unseen:
             yield unseen
+
+
+def _unconfirmed(vm: LostVm, why: str) -> VmRestart:
+    """Return what becomes of a VM whose node no check confirms down: KubeVirt itself may restart it."""
+    comes = vm.outcome is LossOutcome.RESTARTS
+    return VmRestart(vm.vmi, comes, vm.reason if comes else why)
 
 
 def _runs_kubevirt(cluster: Cluster) -> bool:

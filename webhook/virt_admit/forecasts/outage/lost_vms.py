@@ -13,6 +13,7 @@ from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
@@ -35,9 +36,6 @@ START: Final = (10, 120)
 """Seconds of a start of which no earlier one is known: schedule, attach, pull, boot."""
 DETACH: Final = 360
 """Seconds after the pod is gone (attach_detach_controller.go#DefaultTimerConfig)."""
-_SPREAD: Final = 366
-"""Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes after the last
-heartbeat, looked at every minute (pkg/virt-controller/watch/node/node.go)."""
 _CONTROLLER_START: Final = (5, 120)
 """Seconds until a pod of virt-controller that its Deployment creates leads."""
 
@@ -106,9 +104,11 @@ class Fate:
 def fate(vmi: Object, cluster: Cluster) -> Fate:
     """Return whether the run strategy starts a VM again after its node was lost."""
     try:
-        after = vmis.comes_back(vmi, cluster, lost=True)
+        after, paused = vmis.comes_back(vmi, cluster, lost=True), next_vmis.paused(vmi, cluster)
     except Unseen as unseen:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
+    if paused:
+        return Fate(False, LossOutcome.OFF, f"its replica set {paused} is paused", "set its spec.paused to false")
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
         return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:
@@ -281,14 +281,14 @@ def _row(
     fresh = found.comes is not False and loses_data(vmi)
     if found.comes is False or case.returning is None:
         return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
-    pod = case.returning.fresh.pod
+    pod, comes = case.returning.fresh.pod, found.comes is True
     by_hand = total(_from_pod_gone(health_actors.by_hand(loss), Detach.AT_ONCE, case.returning, node, loss))
+    coverage = next_vmis.with_kubevirt(vmi, coverage, detach(vmi, pod, Detach.FORCED, loss.cluster), loss)
     first = coverage.first
 
     def row(outcome: LossOutcome, reason: str, remedy: str = "", **more: object) -> LostVm:
         return LostVm(vmi, node, outcome, reason, remedy, fresh=fresh, returning=case.returning, **more)  # type: ignore[arg-type]
 
-    comes = found.comes is True
     disk = lost_storage.of(vmi, pod.claims, loss)
     gone = disk is not None and disk.certain
     hooks = lost_webhooks.on_start(vmi, silent, loss.cluster)
@@ -362,9 +362,10 @@ def _from_pod_gone(
     """Return the whole time line of a VM, given its parts until its pod is gone."""
     gone, pod = total(parts).low, vm.fresh.pod
     waits = list(_controllers_lost(node, gone, loss, hook))
-    if pod.spread and gone < _SPREAD:
-        waits.append(Part("topology spread counts the lost nodes", 0, _SPREAD - gone))
-    return (*parts, *waits, detach(vm.vmi, pod, how, loss.cluster), start(vm.vmi))
+    if pod.spread and gone < next_vmis.NOTICED:
+        waits.append(Part("topology spread counts the lost nodes", 0, next_vmis.NOTICED - gone))
+    detached = detach(vm.vmi, pod, how, loss.cluster)
+    return (*parts, *waits, *next_vmis.waits(vm.vmi, detached, loss.cluster), start(vm.vmi))
 
 
 def _controllers_lost(node: str, gone: int, loss: Loss, hook: SilentWebhook | None) -> Iterator[Part]:

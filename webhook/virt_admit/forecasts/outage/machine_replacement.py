@@ -257,8 +257,8 @@ def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
     for pod in _evicted(node, loss):
         if pod.deleted and unreachable:
             continue
-        tolerated = None if pod.deleted else _tolerated(pod, 0)
-        if tolerated is not None and silent < tolerated + _TAINTED:
+        stays = None if pod.deleted else tolerated(pod, 0)
+        if stays is not None and silent < stays + _TAINTED:
             continue  # its deletion comes
         if held := _held(pod, loss):
             yield held
@@ -271,7 +271,7 @@ _TAINTED: Final = 300
 def _held_for_good(node: str, loss: Loss) -> Iterator[HeldPod]:
     """Yield the pods for which a drain would wait forever after the loss of a node that reports now."""
     for pod in _evicted(node, loss):
-        if pod.deleted or evicted_pods.is_of_vm(pod) or _tolerated(pod, 0) is not None:
+        if pod.deleted or evicted_pods.is_of_vm(pod) or tolerated(pod, 0) is not None:
             continue
         held = _held(pod, loss)
         if held is not None and held.certain and not _goes_unhealthy(pod, loss):
@@ -330,11 +330,11 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
         return 0
     if loss.taint_delay(node) is None:
         return None
-    tolerated = [_tolerated(vmi, TOLERATED) for vmi in refusing]
+    stays = [tolerated(vmi, TOLERATED) for vmi in refusing]
     grace = [vmi.at("spec", "terminationGracePeriodSeconds").integer for vmi in refusing]
     ends = [
         None if seconds is None else seconds + (_GRACE if period is None else period) + _LAUNCHER_GRACE
-        for seconds, period in zip(tolerated, grace, strict=True)
+        for seconds, period in zip(stays, grace, strict=True)
     ]
     known = [end for end in ends if end is not None]
     return detection(loss).low + max(known) + 1 if len(known) == len(ends) else None
@@ -346,7 +346,7 @@ def _perhaps_first(node: str, loss: Loss) -> bool:
     others = (name for name in loss.in_zone_of(node) if name != node)
     if not loss.taints_the_first(node) or any(_refusing(other, loss)[0] for other in others):
         return False
-    return all(_tolerated(vmi, TOLERATED) is not None for vmi in _refusing(node, loss)[0])
+    return all(tolerated(vmi, TOLERATED) is not None for vmi in _refusing(node, loss)[0])
 
 
 def _refusing(node: str, loss: Loss) -> tuple[list[Object], list[Object], tuple[str, ...]]:
@@ -369,7 +369,7 @@ def _stays(vmi: Object, cluster: Cluster) -> bool:
     return lifecycle.eviction(strategy, vmis.migratable(vmi)) is not Eviction.SHUTS_DOWN
 
 
-def _tolerated(obj: Object, default: int) -> int | None:
+def tolerated(obj: Object, default: int) -> int | None:
     """Return how many seconds a pod, or the pod of a VMI, stays on an unreachable node; None: forever."""
     for toleration in obj.at("spec", "tolerations").items():
         key, effect = toleration["key"].text, toleration["effect"].text

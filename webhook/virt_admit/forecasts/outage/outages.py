@@ -15,6 +15,7 @@ from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.storage import lost_storage
@@ -41,6 +42,7 @@ READS: Final[Reads] = union(
     pod_evictions.READS,
     lost_storage.READS,
     lost_webhooks.READS,
+    next_vmis.READS,
     vmis.OWNER_READS,
     selection.READS,
     start_doubts.READS,

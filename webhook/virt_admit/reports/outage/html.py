@@ -8,6 +8,7 @@ from typing import Final
 
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, amount
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.model.messages import count, names, sentence
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
@@ -49,6 +50,9 @@ _PHASES: Final = {
     "earlier remediators": UNKNOWN,
     "remediated": SEVERE,
     "pod gone": SEVERE,
+    next_vmis.MARKED: SEVERE,
+    next_vmis.ENDED: SEVERE,
+    next_vmis.BACKOFF: UNKNOWN,
     "detached": BAD,
 }
 """The color of each part of a time line; the start is good."""

@@ -9,6 +9,7 @@ from typing import Final
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
+from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
@@ -177,6 +178,9 @@ SOURCES: Final = {
     "remediated": "the remediator",
     "pod gone": "kube-controller-manager",
     "topology spread counts the lost nodes": "virt-controller",
+    next_vmis.MARKED: "kube-controller-manager",
+    next_vmis.ENDED: "virt-controller",
+    next_vmis.BACKOFF: "virt-controller",
     "detached": "kube-controller-manager",
 }
 """The component that each part of a time line waits for."""

@@ -24,7 +24,7 @@ READS: Final[Reads] = {
 OUTDATED: Final = "kubevirt.io/outdatedLauncherImage"
 """Label of a VMI whose virt-launcher is older than the running KubeVirt."""
 
-OWNER_READS: Final[Reads] = {VM: ("spec.running", "spec.runStrategy")}
+OWNER_READS: Final[Reads] = {VM: ("spec.running", "spec.runStrategy", "status.stateChangeRequests")}
 """The fields that ``comes_back`` reads."""
 
 
@@ -119,9 +119,19 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     if wants is None or wants not in lifecycle.RUN_STRATEGY:
         raise Unseen(f"the run strategy of {VM} {vm.full_name}")
     outcomes = lifecycle.RUN_STRATEGY[wants]
-    if (outcomes.node_lost if lost else outcomes.drain) is Then.RESTARTED:
-        return Return(True, f"runStrategy {wants}")
-    return Return(False, f"runStrategy {wants}", "start it by hand afterwards, or set runStrategy Always")
+    stopped = lost and vmi.deleted
+    if stopped and _is_start_asked(vm):
+        return Return(True, f"runStrategy {wants}, and its restart was asked for before")
+    why = f"runStrategy {wants}{', and its VMI was deleted before' if stopped else ''}"
+    after = outcomes.deleted if stopped else outcomes.node_lost if lost else outcomes.drain
+    if after is Then.RESTARTED:
+        return Return(True, why)
+    return Return(False, why, "start it by hand afterwards, or set runStrategy Always")
+
+
+def _is_start_asked(vm: Object) -> bool:
+    """Return whether KubeVirt still has to start a VM for ``virtctl restart``, whatever its run strategy."""
+    return any(asked["action"].text == "Start" for asked in vm.at("status", "stateChangeRequests").items())
 
 
 # --- which VMIs are on a node --------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What KubeVirt itself does after the loss of a node."""
