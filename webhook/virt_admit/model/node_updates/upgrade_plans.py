@@ -1,7 +1,8 @@
 """Plans of the system-upgrade-controller, with which k3s and RKE2 update their nodes, that do not go on.
 
-A Plan runs a Job on each node. Its pods tolerate the cordon and what the Plan names. The image of k3s and RKE2 can wait in ``prepare`` for another Plan. Sources: rancher/system-upgrade-controller:
-pkg/upgrade/job/job.go#New, :pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/plan/plan.go#SelectConcurrentNodes.
+A Plan runs a Job on each node. Its pods tolerate the cordon and what the Plan names. The image of k3s and RKE2 can wait in
+``prepare`` for another Plan. Sources: rancher/system-upgrade-controller:pkg/upgrade/job/job.go#New,
+:pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/plan/plan.go#SelectConcurrentNodes.
 """
 
 from __future__ import annotations

@@ -66,6 +66,8 @@ def _is_unplaced(volume: Object, cluster: Cluster) -> bool:
 
 
 _SCHEDULED: Final = "Scheduled"
+_MOST: Final = 160
+"""Characters of what Longhorn says of a volume."""
 
 
 def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
@@ -89,7 +91,8 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem:
     digits = volume.at("spec", "size").text or ""
     size = f"{int(digits) / 2**30:.4g} GiB" if re.fullmatch(r"[0-9]{1,18}", digits) else ""
     of = f"claim {claim}{f', {size}' if size else ''}"
-    reason = f"Longhorn has placed {copies} of volume {volume.name} ({of}) on a disk{age}{f': {cut(words, 160)}' if words else ''}"
+    why = f": {cut(words, _MOST)}" if words else ""
+    reason = f"Longhorn has placed {copies} of volume {volume.name} ({of}) on a disk{age}{why}"
     full = _FULL.search(words)
     remedy = (_ROOM if full else _OTHERWISE).format(size=size or "more room")
     see = (
