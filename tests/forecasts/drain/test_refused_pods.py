@@ -84,7 +84,8 @@ def configuration():
 
 def test_the_name_of_the_webhook_is_never_cut():
     found = denying(LONG, configuration())
-    begin = f"virt-controller cannot create its pod: webhook {HOOK} (ValidatingWebhookConfiguration own-hooks) denied it: the pod"
+    known = f"{HOOK} (ValidatingWebhookConfiguration own-hooks)"
+    begin = f"virt-controller cannot create its pod: webhook {known} denied it: the pod"
     assert found.reason.startswith(begin)
     assert found.brief.startswith(begin)
     assert found.reason.endswith("so there")
