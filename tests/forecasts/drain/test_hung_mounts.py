@@ -28,6 +28,15 @@ def share(server=GONE, **more):
     return manifest("v1", "PersistentVolume", "pv-1", spec={"nfs": {"server": server, "path": "/x"}, **more})
 
 
+def by_driver(driver):
+    return manifest(
+        "v1",
+        "PersistentVolume",
+        "pv-1",
+        spec={"csi": {"driver": driver, "volumeAttributes": {"server": "192.168.1.5"}}},
+    )
+
+
 def service(address, name="nfs"):
     return manifest("v1", "Service", name, "storage", spec={"clusterIP": address})
 
@@ -76,7 +85,7 @@ def test_the_server_of_a_storage_class_is_named():
     [
         (share("192.168.1.5"),),
         (share("nas.example.com"),),
-        (manifest("v1", "PersistentVolume", "pv-1", spec={"csi": {"volumeAttributes": {"server": "192.168.1.5"}}}),),
+        (by_driver("nfs.csi.k8s.io"),),
     ],
 )
 def test_a_server_outside_is_not_called_gone(objects):
@@ -114,7 +123,7 @@ def test_a_server_that_answers_is_not_called_gone():
     [
         (pod(state="running"), (share(),)),
         (pod(emptyDir={}), ()),
-        (pod(), (manifest("v1", "PersistentVolume", "pv-1", spec={"csi": {"driver": "rbd"}}),)),
+        (pod(), (by_driver("smb.csi.k8s.io"),)),
     ],
     ids=["it still runs", "no claim", "another volume"],
 )

@@ -202,7 +202,7 @@ def _active(cluster: Cluster) -> tuple[Object, ...]:
 
 def at_once(cluster: Cluster) -> int:
     """Return how many nodes the Plans that are under way update at the same time."""
-    return max((plan.at("spec", "concurrency").integer or 1 for plan in active(cluster)), default=1)
+    return max((1, *(plan.at("spec", "concurrency").integer or 1 for plan in active(cluster))))
 
 
 def progress(cluster: Cluster) -> Iterator[PoolUpdate]:

@@ -24,7 +24,7 @@ READS: Final[Reads] = union(
     {
         POD: ("spec.nodeName", "spec.volumes", "status.containerStatuses"),
         PVC: ("spec.volumeName",),
-        PV: ("spec.nfs.server", "spec.csi.volumeAttributes.server", "spec.storageClassName"),
+        PV: ("spec.nfs.server", "spec.csi.driver", "spec.csi.volumeAttributes.server", "spec.storageClassName"),
         SERVICE: ("spec.clusterIP",),
         STORAGE_CLASS: ("parameters.nfsServerName", "parameters.nfsServerNamespace"),
     },
@@ -87,8 +87,9 @@ def _shares(pod: Object, cluster: Cluster) -> Iterator[_Share]:
 
 
 def _server(volume: Object) -> str:
-    attributes = volume.at("spec", "csi", "volumeAttributes")
-    return volume.at("spec", "nfs", "server").text or attributes["server"].text or ""
+    csi = volume.at("spec", "csi")
+    by_driver = csi.at("volumeAttributes", "server").text if "nfs" in (csi["driver"].text or "") else None
+    return volume.at("spec", "nfs", "server").text or by_driver or ""
 
 
 def _missing(share: _Share, cluster: Cluster) -> str:
