@@ -5,6 +5,11 @@ import pytest
 from tests.builders import manifest
 from tests.cli.explain_vm_cases import OTHER, WORLD, Explainer, without
 from tests.forecasts.drain import vm_motion as motion
+from tests.model.node_updates import test_plan_progress as plans
+from virt_admit.reports.explain import judged_rules
+from virt_admit.reports.explain.node import collect
+from virt_admit.reports.explain.node import text as words_of_node
+from virt_admit.rules import Rules
 
 TEMPLATE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
 CHECK = manifest(
@@ -52,6 +57,14 @@ def test_the_text(explain):
     assert "loss of a: every VM runs again; 1 VM: 1 restarts" in words
     assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)
     assert any(line.startswith("restarts shop/db: after") for line in words)
+
+
+def test_a_node_whose_update_is_under_way():
+    cluster = plans.cluster(plans.plan(), plans.A, plans.B, plans.C, plans.pod("drain"))
+    opinion = judged_rules.Opinion(Rules(()), None)
+    lines = {name: dict(words_of_node.upgrade(collect.report(name, cluster, opinion).report)) for name in ("b", "c")}
+    assert lines["b"]["begun"] == "yes, it is under way"
+    assert "begins after" in lines["c"]
 
 
 def test_a_check_that_does_nothing_is_named(explain):

@@ -41,6 +41,49 @@ def test_a_copy_on_a_node_that_does_not_report_may_come_back():
     assert found.remedy.startswith("repair w1: kubectl")
 
 
+def unplaced(number):
+    """Return copies for which Longhorn has found no disk."""
+    fields = {"volumeName": FAULTED, "nodeID": "", "healthyAt": "", "failedAt": ""}
+    name = f"{FAULTED}-r-{number}"
+    return obj("Replica", "longhorn.io/v1beta2", name, "longhorn-system", spec=fields)
+
+
+def not_scheduled(message):
+    return [{"type": "Scheduled", "status": "False", "reason": "ReplicaSchedulingFailure", "message": message}]
+
+
+@pytest.mark.parametrize("robustness", ["faulted", "unknown"])
+def test_copies_that_were_never_placed(robustness):
+    said = not_scheduled("insufficient storage;precheck new replica failed")
+    found = waiting(unplaced(1), unplaced(2), robustness=robustness, conditions=said)
+
+    assert found.reason == (
+        f"Longhorn has placed none of the 2 copies of volume {FAULTED} (claim web) on a disk: insufficient storage;precheck "
+        "new replica failed. No node can attach it before that. This does not end by itself"
+    )
+    assert found.remedy.startswith("give Longhorn more room on as many nodes: another disk or node")
+    assert found.remedy.endswith("kubectl describe nodes.longhorn.io -n longhorn-system")
+    assert "salvage" not in found.remedy
+    assert "?" not in f"{found.reason}{found.remedy}"
+
+
+def test_copies_that_no_disk_may_take():
+    found = waiting(unplaced(1), conditions=not_scheduled("tags not fulfilled"))
+    assert "no copy of volume" in found.reason
+    assert found.remedy.startswith("give Longhorn nodes and disks that may take the copies")
+
+
+def test_a_copy_without_a_node_beside_one_that_failed():
+    found = waiting(unplaced(1), replica("w1", failed=141), conditions=not_scheduled("insufficient storage"))
+    assert "its only copy (w1) failed 2 h 21 ago" in found.reason
+
+
+def test_a_new_volume_whose_copies_are_placed_is_no_obstacle():
+    placed = [{"type": "Scheduled", "status": "True"}]
+    found = waiting(unplaced(1), robustness="unknown", conditions=placed)
+    assert found is None or "Longhorn" not in found.reason
+
+
 @pytest.mark.parametrize("copies", [(), (replica("w1", failed=141), replica("w2"))])
 def test_copies_that_are_not_known_to_have_failed(copies):
     found = waiting(*copies)

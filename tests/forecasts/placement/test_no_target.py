@@ -39,7 +39,7 @@ def local_disk():
         ({"nodeSelector": {"kubernetes.io/hostname": "a"}}, "remove the node selector for a from the VM"),
         ({"nodeSelector": {"zone": "x"}}, "set the label zone=x on another node, or remove the node selector from"),
         ({"affinity": {"nodeAffinity": REQUIRED}}, "change its node affinity, or the labels of another node"),
-        (DEDICATED, "switch on the CPU manager of another node"),
+        (DEDICATED, "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"),
         (GPU, "add a node that has nvidia.com/A100"),
         (LAN, "make bridge br1 on b or c, or let drains shut the guest down"),
         ({"affinity": {"podAffinity": PAIR}}, "as a decision, make its required pod affinity a preferred one"),

@@ -13,6 +13,8 @@ from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, Inherited, expand
 
+NO_CPUS = "dedicated CPUs (dedicatedCpuPlacement needs node label kubevirt.io/cpumanager=true)"
+
 T = Path("spec", "template", "spec")
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 
@@ -147,7 +149,7 @@ ARCH = "kubernetes.io/arch"
         (vm(), node("a", taints=[{"effect": "NoSchedule"}, None, "gpu"]), "taint None"),
         (vm(tolerations=[{"key": "gpu", "operator": "Exists"}]), node("a", taints=[taint("gpu")]), None),
         (vm(tolerations=[{"key": "gpu", "value": "x"}]), node("a", taints=[taint("gpu", value="y")]), "taint gpu"),
-        (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "false"}), "dedicated CPUs"),
+        (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "false"}), NO_CPUS),
         (vm(cpu={"dedicatedCpuPlacement": True}), node("a", {"kubevirt.io/cpumanager": "true"}), None),
         (
             vm(domain={"memory": {"hugepages": {"pageSize": "2Mi"}}}),
@@ -199,8 +201,8 @@ NEW, OLD = "kubevirt.io/cpumanager", "cpumanager"
         (MACHINE, {}, {Q35: "true"}, None),
         (MACHINE, {PC: "true"}, {Q35: "true"}, "machine type q35"),
         (DEDICATED, {OLD: "true"}, {NEW: "true", OLD: "true"}, None),
-        (DEDICATED, {OLD: "true", NEW: "false"}, {NEW: "true"}, "dedicated CPUs"),
-        (DEDICATED, {OLD: "false"}, {NEW: "true"}, "dedicated CPUs"),
+        (DEDICATED, {OLD: "true", NEW: "false"}, {NEW: "true"}, NO_CPUS),
+        (DEDICATED, {OLD: "false"}, {NEW: "true"}, NO_CPUS),
     ],
 )
 def test_labels_that_an_older_virt_handler_does_not_write_are_missing_only_now(subject, candidate, other, expected):
@@ -210,7 +212,7 @@ def test_labels_that_an_older_virt_handler_does_not_write_are_missing_only_now(s
 @pytest.mark.parametrize(
     ("subject", "key", "words"),
     [
-        (vm(cpu={"dedicatedCpuPlacement": True}), "kubevirt.io/cpumanager", "dedicated CPUs"),
+        (vm(cpu={"dedicatedCpuPlacement": True}), "kubevirt.io/cpumanager", NO_CPUS),
         (vm(cpu={"realtime": {}}), "kubevirt.io/realtime", "real-time CPUs"),
         (vm(cpu={"features": [{"name": "vmx"}]}), "cpu-feature.node.kubevirt.io/vmx", "CPU feature vmx"),
         (vm(domain={"launchSecurity": {"sev": {}}}), "kubevirt.io/sev", "AMD SEV"),
@@ -304,7 +306,7 @@ def test_an_instance_type_demands_too():
     refusals = {host.name: host.refusal for host in hosts(expand(subject, cluster), cluster)}
     assert [refusals[each.name] for each in nodes] == [
         "node selector zone=1",
-        "dedicated CPUs",
+        NO_CPUS,
         "Intel TDX",
         "huge pages of 1Gi",
         "",

@@ -86,6 +86,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     remedy = _or(lasting, otherwise) if lasting else _remedy(causes, otherwise, cluster)
     claim, namespace = _broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
+    if lasting.startswith(_STATIC):
+        command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
     return Problem(f"{NOWHERE}{vanished(causes, cluster) or names(causes)}", remedy, cause, command=command)
 
@@ -307,13 +309,17 @@ def _lasting(refusals: Mapping[str, str]) -> str:
     return ""
 
 
+_STATIC: Final = "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"
 _LASTING: Final = (
     ("volume of claim ", "move claim {} to storage that the other nodes reach"),
     ("node selector kubernetes.io/hostname=", "remove the node selector for {} from the VM"),
     ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
     ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
     ("node affinity", "change its node affinity, or the labels of another node"),
-    ("dedicated CPUs", "switch on the CPU manager of another node"),
+    (
+        "dedicated CPUs",
+        f"{_STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM",
+    ),
     ("machine type ", "set a machine type that another node offers instead of {}, and restart the VM"),
     ("pod affinity demands ", "as a decision, make its required pod affinity a preferred one, and restart the VM"),
 )

@@ -45,6 +45,7 @@ from virt_admit.model.node_updates import (
     config_pool_updates,
     daemon_errors,
     node_phases,
+    plan_progress,
     sriov_drains,
     updaters,
 )
@@ -135,7 +136,7 @@ def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
         case Driver.CLUSTER_API:
             return updaters.machine_deployments(cluster)
         case Driver.PLAIN:
-            return updaters.of_harvester(cluster) or tuple(_maintained(cluster))
+            return updaters.of_harvester(cluster) or updaters.of_plans(cluster) or tuple(_maintained(cluster))
 
 
 def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
@@ -199,7 +200,7 @@ def _plain(
 ) -> Pool:
     known = {node.name: node for node in every}
     own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
-    capacity = _given(max_unavailable or "1", len(own))
+    capacity = _given(max_unavailable or str(plan_progress.at_once(cluster)), len(own))
     found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
     held = chain(
         harvester_waits.obstacles(begun, cluster), pool_obstacles.of_lock(cluster), pool_obstacles.of_orders(cluster)

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, PLAN
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import harvester_upgrades, kured
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
@@ -110,7 +110,13 @@ def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"
 
 
-_ROLLED_OUT: Final = (DAEMON_SET.kind, MACHINE_CONFIG_POOL.kind, MACHINE_DEPLOYMENT.kind, *harvester_upgrades.KINDS)
+_ROLLED_OUT: Final = (
+    DAEMON_SET.kind,
+    MACHINE_CONFIG_POOL.kind,
+    MACHINE_DEPLOYMENT.kind,
+    PLAN.kind,
+    *harvester_upgrades.KINDS,
+)
 """What updates nodes by itself; a node in maintenance waits for its administrator."""
 
 

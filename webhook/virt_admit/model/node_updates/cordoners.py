@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes, pod_owners
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
-from virt_admit.model.kubernetes.cluster import Cluster, each, entry
+from virt_admit.model.kubernetes.cluster import Cluster, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, MACHINE, NODE, POD, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
+from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import kured, maintenance_updates, sriov_drains, updaters, upgrade_plans
+from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, sriov_drains, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
@@ -38,6 +38,7 @@ READS: Final[Reads] = union(
     machine_nodes.READS,
     kured.READS,
     pod_owners.READS,
+    plan_progress.READS,
     {
         NODE: (
             "metadata.labels",
@@ -48,10 +49,6 @@ READS: Final[Reads] = union(
             "spec.taints",
         ),
         POD: (
-            f"metadata.labels.{upgrade_plans.OF_PLAN}",
-            f"metadata.labels.{upgrade_plans.ON_NODE}",
-            "metadata.labels.kubevirt.io",
-            f"metadata.labels.{launcher_pod.NAME}",
             "spec.nodeName",
             "spec.containers.resources",
             "spec.volumes.emptyDir",
@@ -340,19 +337,29 @@ def _kured(node: Object, cluster: Cluster) -> Cordon | None:
 def _plan(node: Object, cluster: Cluster) -> Cordon | None:
     pod = entry(cluster, _plan_pods, node.name)
     if pod is None:
+        return _failed_plan(node, cluster)
+    plan = f"Plan {pod.labels[plan_progress.OF_PLAN]} of the system upgrade controller"
+    ends = "the controller uncordons the node when its Job has ended."
+    return Cordon(plan, f"Its pod {pod.full_name} {plan_progress.does(pod, cluster)}; {ends}")
+
+
+def _failed_plan(node: Object, cluster: Cluster) -> Cordon | None:
+    """Return that the Job of a Plan has failed: only one that completes uncordons the node."""
+    job = plan_progress.left_cordoned(node, cluster)
+    if job is None:
         return None
-    phase = pod.at("status", "phase").text or "Pending"
-    plan = f"Plan {pod.labels[upgrade_plans.OF_PLAN]} of the system upgrade controller"
-    return Cordon(
-        plan, f"Its pod {pod.full_name} is {phase}; the controller uncordons the node when its Job has ended."
-    )
+    by = f"Plan {job.plan.full_name} of the system upgrade controller"
+    waits, remedy = f"{capital(plan_progress.words(job, cluster))}.", plan_progress.remedy(job, cluster)
+    known = not unlisted(cluster, POD)  # else the Job may run again
+    ends = False if known else None
+    return Cordon(by, waits, ends, f"{remedy[:1].lower()}{remedy[1:]}", uncordon=True, failed=known)
 
 
 def _plan_pods(cluster: Cluster) -> Mapping[str, Object]:
     pods = (
-        pod for pod in cluster.known(POD) if upgrade_plans.OF_PLAN in pod.labels and upgrade_plans.ON_NODE in pod.labels
+        pod for pod in cluster.known(POD) if plan_progress.OF_PLAN in pod.labels and plan_progress.ON_NODE in pod.labels
     )
-    return {pod.labels[upgrade_plans.ON_NODE]: pod for pod in pods if pod.at("status", "phase").text not in FINISHED}
+    return {pod.labels[plan_progress.ON_NODE]: pod for pod in pods if pod.at("status", "phase").text not in FINISHED}
 
 
 def _talos(node: Object, _cluster: Cluster) -> Cordon | None:

@@ -15,6 +15,7 @@ from virt_admit.model.node_updates import (
     kured,
     machine_rollouts,
     maintenance_updates,
+    plan_progress,
     sriov_drains,
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, PoolUpdate
@@ -24,6 +25,7 @@ READS: Final = union(
     machine_rollouts.READS,
     maintenance_updates.READS,
     harvester_upgrades.READS,
+    plan_progress.READS,
     sriov_drains.READS,
     kured.READS,
 )
@@ -66,6 +68,11 @@ def _machine_deployments(cluster: Cluster) -> tuple[PoolUpdate, ...]:
 def of_harvester(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     """Return the upgrade of Harvester, if one is under way."""
     return tuple(harvester_upgrades.upgrades(cluster))
+
+
+def of_plans(cluster: Cluster) -> tuple[PoolUpdate, ...]:
+    """Return how far the Plans of the system-upgrade-controller are, if one is under way."""
+    return tuple(plan_progress.progress(cluster))
 
 
 def has_failed(cluster: Cluster) -> bool:

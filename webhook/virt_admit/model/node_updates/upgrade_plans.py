@@ -1,8 +1,8 @@
 """Plans of the system-upgrade-controller, with which k3s and RKE2 update their nodes, that do not go on.
 
-A Plan runs a Job on each node. Its pods tolerate the cordon and what the Plan names, and a Job that does not end in time
-is made again. The image of k3s and RKE2 can wait in ``prepare`` for another Plan. Sources: rancher/system-upgrade-controller:
-pkg/upgrade/job/job.go#New, :pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/plan/plan.go#SelectConcurrentNodes.
+A Plan runs a Job on each node. Its pods tolerate the cordon and what the Plan names. The image of k3s and RKE2 can wait in
+``prepare`` for another Plan. Sources: rancher/system-upgrade-controller:pkg/upgrade/job/job.go#New,
+:pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/plan/plan.go#SelectConcurrentNodes.
 """
 
 from __future__ import annotations
@@ -15,32 +15,25 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import update_orders
+from virt_admit.model.node_updates import plan_progress, update_orders
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.node_selectors import tolerates
-from virt_admit.model.scheduler.pods import FINISHED
 
-OF_PLAN: Final = "upgrade.cattle.io/plan"
-ON_NODE: Final = "upgrade.cattle.io/node"
-"""Labels of the pods of a Plan: its name, and that of the node."""
+OF_PLAN: Final = plan_progress.OF_PLAN
+ON_NODE: Final = plan_progress.ON_NODE
 _NO_START: Final = ("NoSchedule", "NoExecute")
 
 READS: Final[Reads] = union(
-    clock.READS,
+    plan_progress.READS,
     {
-        PLAN: (),
         NODE: ("spec.taints",),
         POD: (
-            "metadata.labels",
-            "metadata.creationTimestamp",
             "spec.nodeName",
             "spec.tolerations",
-            "status.phase",
-            *CONDITIONS,
             "status.conditions.message",
         ),
     },
@@ -50,23 +43,16 @@ READS: Final[Reads] = union(
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the Plans that do not go on."""
     plans = [plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True"]
-    pods = cluster.cached(_pods) if plans else {}
+    pods = plan_progress.unfinished(cluster) if plans else {}
     for plan in plans:
         stuck = next(_of_pods(plan, pods.get((plan.namespace, plan.name), ()), cluster), None)
+        job = plan_progress.failed(plan, cluster) if stuck is None else None
         if stuck is not None:
             yield _with_followers(stuck, plans)
+        elif job is not None:
+            yield _with_followers(plan_progress.standing(job, cluster), plans)
         else:
             yield from _failing(plan, cluster)
-
-
-def _pods(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
-    """Return the pods of Jobs that have not ended, by the Plan."""
-    found: dict[tuple[str, str], list[Object]] = {}
-    for pod in cluster.known(POD):
-        plan = pod.labels.get(OF_PLAN)
-        if plan and not pod.deleted and pod.at("status", "phase").text not in FINISHED:
-            found.setdefault((pod.namespace, plan), []).append(pod)
-    return found
 
 
 def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator[StandingOrder]:
@@ -122,7 +108,7 @@ def _with_followers(stuck: StandingOrder, plans: Sequence[Object]) -> StandingOr
     own = stuck.order
     after = [each.name for each in plans if each.namespace == own.namespace and _waits_for(each, own.name)]
     words = f"; {names(after, 120)} waits for it in its step prepare" if after else ""
-    return stuck._replace(reason=f"{stuck.reason}{words}")
+    return stuck._replace(reason=f"{stuck.reason}{words}", brief=f"{stuck.brief}{words}" if stuck.brief else "")
 
 
 def _waits_for(plan: Object, name: str) -> bool:

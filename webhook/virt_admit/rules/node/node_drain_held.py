@@ -74,9 +74,11 @@ def check(node: Object, context: Context) -> Findings:
         path, found = node.metadata["name"].path, held[0]
         begin = _begin(start, machine, clock.duration(age))
         remedy = typed_remedies.of_blocker(found)
-        words = f"{found.subject}: {found.reason}"
+        more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
+        words, advice = f"{found.subject}{more}: {found.reason}", advice_of(remedy)
         told = ended(cut(words, check.room(path) - len(begin) - 1))
-        message = check.first_that_fits(path, f"{begin}{ended(words)} {advice_of(remedy)}", f"{begin}{told}")
+        whole = (f"{begin}{ended(words)} {ended(each)}" for each in (advice, advice.partition(", because ")[0]))
+        message = check.first_that_fits(path, *whole, f"{begin}{told}")
         command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
         yield Finding(path, message, value=node.name, problem=found.id, command=command)
 

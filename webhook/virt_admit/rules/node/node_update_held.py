@@ -8,7 +8,7 @@ check that never passes, or a toleration. No node is drained, and nothing report
 
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import cut, ended, first_within
+from virt_admit.model.messages import advice_of, command_of, cut, ended, first_within
 from virt_admit.model.node_updates import rancher_updates, talos_upgrades, upgrade_plans
 from virt_admit.rule import (
     HARVESTER_UPGRADE,
@@ -47,7 +47,10 @@ def check(order: Object, context: Context) -> Findings:
             path = order.metadata["name"].path
             begin = "" if found.certain else "it cannot be determined whether "
             most = check.room(path) - len(begin) - 1
-            words = first_within(most, found.reason, found.brief or cut(found.reason, most))
+            short = found.brief or cut(found.reason, most)
+            advice = f". {advice_of(found.remedy)}" if found.certain and command_of(found.remedy) else ""
+            words = first_within(most, f"{found.reason}{advice}", f"{short}{advice}", found.reason, short)
             message = ended(f"{begin}{words}")
+            told = command_of(found.remedy) if advice and words.endswith(advice) else shell("virt-admit", "upgrade")
             problem = problem_of(ProblemCause.ORDER_STANDS, order) if found.certain else None
-            yield Finding(path, message, value=order.name, problem=problem, command=shell("virt-admit", "upgrade"))
+            yield Finding(path, message, value=order.name, problem=problem, command=told)

@@ -1,33 +1,35 @@
-"""Longhorn volumes that no node can attach, since all their copies have failed.
+"""Longhorn volumes that no node can attach, since all their copies have failed, or none was ever placed on a disk.
 
 Longhorn salvages a copy by itself on a node that is up, where ``auto-salvage`` is on and its disk is well. Sources:
 longhorn/longhorn-manager:controller/volume_controller.go#ReconcileVolumeState, :manager/volume.go#Salvage,
-:csi/controller_server.go#ControllerPublishVolume; issues harvester/harvester#6279.
+:csi/controller_server.go#ControllerPublishVolume, :k8s/pkg/apis/longhorn/v1beta2/disk.go
+#ErrorReplicaScheduleInsufficientStorage; issues harvester/harvester#6279 #5469.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import longhorn_copies
 from virt_admit.forecasts.drain.states import vm_states_times
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_VOLUME, PV, PVC
+from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_REPLICA, LONGHORN_VOLUME, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.messages import names
+from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     longhorn_copies.READS,
     node_health.READS,
     {
-        LONGHORN_VOLUME: ("status.robustness", "status.state"),
+        LONGHORN_VOLUME: ("spec.size", "status.robustness", "status.state", "status.conditions"),
         PVC: ("spec.volumeName",),
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
     },
@@ -49,8 +51,23 @@ def _faulted(cluster: Cluster) -> dict[str, Object]:
     return {
         volume.name: volume
         for volume in cluster.known(LONGHORN_VOLUME)
-        if volume.at("status", "robustness").text == "faulted" and volume.at("status", "state").text == "detached"
+        if volume.at("status", "state").text == "detached"
+        and (volume.at("status", "robustness").text == "faulted" or _is_unplaced(volume, cluster))
     }
+
+
+def _is_unplaced(volume: Object, cluster: Cluster) -> bool:
+    """Return whether Longhorn has found no disk for any copy of a volume, so that it has no data yet."""
+    if volume.condition(_SCHEDULED)["status"].text != "False" or unlisted(cluster, LONGHORN_REPLICA):
+        return False
+    copies = cluster.cached(longhorn_copies.by_volume).get(volume.name, ())
+    fields = ("nodeID", "healthyAt", "failedAt")
+    return bool(copies) and not any(each.at("spec", field).text for each in copies for field in fields)
+
+
+_SCHEDULED: Final = "Scheduled"
+_MOST: Final = 160
+"""Characters of what Longhorn says of a volume."""
 
 
 def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
@@ -64,10 +81,44 @@ def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
     return (csi["volumeHandle"].text or "") if csi is not None and csi["driver"].text == _DRIVER else ""
 
 
+def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem:
+    """Return that a volume waits for room: its copies were never written, so there is nothing to salvage or to restore."""
+    said = volume.condition(_SCHEDULED)
+    words = " ".join((said["message"].text or said["reason"].text or "").split())
+    number = len(cluster.cached(longhorn_copies.by_volume)[volume.name])
+    copies = f"none of the {number} copies" if number > 1 else "no copy"
+    age = clock.lasting(said["lastTransitionTime"].text, cluster)
+    digits = volume.at("spec", "size").text or ""
+    size = f"{int(digits) / 2**30:.4g} GiB" if re.fullmatch(r"[0-9]{1,18}", digits) else ""
+    of = f"claim {claim}{f', {size}' if size else ''}"
+    why = f": {cut(words, _MOST)}" if words else ""
+    reason = f"Longhorn has placed {copies} of volume {volume.name} ({of}) on a disk{age}{why}"
+    full = _FULL.search(words)
+    remedy = (_ROOM if full else _OTHERWISE).format(size=size or "more room")
+    see = (
+        kubectl("describe", LONGHORN_NODE, "", volume.namespace) if full else about("describe", volume, LONGHORN_VOLUME)
+    )
+    end = "No node can attach it before that. This does not end by itself"
+    return Problem(f"{reason.rstrip('.')}. {end}", typed(remedy, see), ProblemCause.NOT_REPORTED)
+
+
+_FULL: Final = re.compile(r"insufficient storage|enough storage")
+_ROOM: Final = (
+    "give Longhorn {size} on as many nodes: another disk or node, fewer volumes, or a larger "
+    "storage-over-provisioning-percentage in its settings"
+)
+_OTHERWISE: Final = (
+    "give Longhorn nodes and disks that may take the copies (ready, schedulable, with the tags of the volume)"
+)
+
+
 def _of(volume: Object, claim: str, cluster: Cluster) -> Problem:
-    copies = cluster.cached(longhorn_copies.by_volume).get(volume.name, ())
+    if _is_unplaced(volume, cluster):
+        return _unplaced(volume, claim, cluster)
+    every = cluster.cached(longhorn_copies.by_volume).get(volume.name, ())
+    copies = [each for each in every if each.at("spec", "nodeID").text]  # one without a node was never placed
     usable = any(map(longhorn_copies.is_healthy, copies))
-    nodes = sorted({each.at("spec", "nodeID").text or "?" for each in copies})
+    nodes = sorted({each.at("spec", "nodeID").text or "" for each in copies})
     called = f"Longhorn volume {volume.name} of claim {claim} is faulted"
     command = about("describe", volume, LONGHORN_VOLUME)
     if usable or not copies or unlisted(cluster, LONGHORN_REPLICA):

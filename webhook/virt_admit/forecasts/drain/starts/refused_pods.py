@@ -13,19 +13,20 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
-from virt_admit.forecasts.drain.starts import exceeded_quotas
+from virt_admit.forecasts.drain.starts import exceeded_quotas, unpermitted_devices
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import SERVICE
+from virt_admit.model.kubernetes.kinds import MUTATING_CONFIGURATION, SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = webhook_reach.READS
+READS: Final[Reads] = union(webhook_reach.READS, unpermitted_devices.READS)
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
 
@@ -40,15 +41,69 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     if called := _CALLED.search(said):
         return _unanswered(vmi, called[1], cluster)
+    if unpermitted := unpermitted_devices.problem(said, cluster):
+        return unpermitted
     begin = "virt-controller cannot create its pod: "
     if exceeded := exceeded_quotas.of(said, vms.namespace_of(vmi)):
         return Problem(f"{begin}{exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
+    if denied := _DENIED.search(said):
+        return _denied(vmi, denied[1], denied[2], cluster)
     remedy = pod_refusals.remedy(vmi, said, cluster)
     if not remedy:
         return None
     why = _FRAME.sub("", said)
     reason, brief = (f"{begin}{cut_middle(why, most)}" for most in (_LONGEST, _BRIEF))
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
+
+
+# --- a webhook that denies it ----------------------------------------------------------------------------------------
+
+_DENIED: Final = re.compile(r'admission webhook \\?"([\w.-]{1,253})\\?" denied the request:? ?(.*)', re.DOTALL)
+_OVN_CONFLICT: Final = re.compile(r"conflict with ip crd ([\w.-]{1,253})", re.IGNORECASE)
+_OVN_IP: Final = kinds.guess("kubeovn.io/v1", "IP")._replace(namespaced=False)
+"""An address that Kube-OVN has given. Only snapshots hold it."""
+
+
+def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
+    """Return that a webhook denies the pod of a VMI. Its name and its configuration are never cut."""
+    found = _configuration(webhook, cluster)
+    of = f" ({found.kind} {found.name})" if found is not None else ""
+    begin = f"virt-controller cannot create its pod: webhook {webhook}{of} denied it"
+    reason, brief = (f"{begin}: {cut_middle(words, most)}" if words else begin for most in (_LONGEST, _BRIEF))
+    ip = _conflicting_ip(words, cluster)
+    if ip is None:
+        quoted = f'admission webhook "{webhook}" denied the request: {words}'
+        return Problem(reason, pod_refusals.remedy(vmi, quoted, cluster), ProblemCause.NOT_REPORTED, brief=brief)
+    spec, namespace = ip["spec"], vms.namespace_of(vmi)
+    holder = f"{spec['podType'].text or 'pod'} {spec['namespace'].text or ''}/{spec['podName'].text or ''}"
+    if (spec["podName"].text, spec["namespace"].text) != (vmi.name, namespace):
+        remedy = typed(f"give the VM another address, or free IP {ip.name} of {holder}", about("describe", ip, _OVN_IP))
+        told = f"IP {ip.name} is of {holder}"
+    else:
+        off = kubectl("edit", kinds.of(found) or VALIDATING_CONFIGURATION, found.name) if found is not None else ""
+        keep = f"keep IP {ip.name}, and let that webhook accept pods of VMs: update Kube-OVN, or until then exclude namespace"
+        remedy = typed(f"{keep} {namespace} by its namespaceSelector", off)
+        told = f"IP {ip.name} is of this VM itself (podName {vmi.name}), so there is no conflict"
+    return Problem(f"{reason}. {told}", remedy, ProblemCause.NOT_REPORTED, brief=f"{begin}: {told}")
+
+
+def _configuration(webhook: str, cluster: Cluster) -> Object | None:
+    """Return the configuration of a webhook by the name of the webhook; None: it is not known."""
+    every = (each for kind in (VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION) for each in cluster.known(kind))
+    return next((each for each in every if any(own["name"].text == webhook for own in each["webhooks"].items())), None)
+
+
+def _conflicting_ip(words: str, cluster: Cluster) -> Object | None:
+    """Return the address of Kube-OVN that keeps a pod from having its own one; None: it is none, or is not known.
+
+    Its webhook compares the name of the pod with that in the address, which is the name of the VM (kubeovn/kube-ovn:
+    pkg/webhook/static_ip.go#checkIPConflict, issue 4803).
+    """
+    found = _OVN_CONFLICT.search(words)
+    return next((ip for ip in cluster.known(_OVN_IP) if ip.name == found[1]), None) if found else None
+
+
+# --- a webhook that does not answer ----------------------------------------------------------------------------------
 
 
 def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:

@@ -290,7 +290,14 @@ READS: Final[Reads] = {
         "status.currentState",
     ),
     LONGHORN_SETTING: ("value",),
-    LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID", "status.robustness", "status.state"),
+    LONGHORN_VOLUME: (
+        "spec.migrationNodeID",
+        "spec.size",
+        "status.conditions",
+        "status.currentNodeID",
+        "status.robustness",
+        "status.state",
+    ),
     LONGHORN_NODE: (
         "status.conditions.message",
         "status.conditions.reason",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import vm_states_motion
+from virt_admit.forecasts.drain.states import hung_mounts, vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -24,11 +24,12 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.messages import command_of, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     volume_attachments.READS,
+    hung_mounts.READS,
     {
         POD: ("metadata.labels", "metadata.ownerReferences"),
         PV: ("spec.csi.volumeHandle",),
@@ -72,6 +73,8 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     orphans = [name for each in kept for name in each.attachments]
     rest = f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)" if orphans else ""
     if not said:
+        if hung := hung_mounts.of_pod(pod, cluster):
+            return DyingPod(hung.why, keeps, hung.remedy)
         ways = f"repair the kubelet or the storage of {node}"
         return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
     runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
@@ -81,6 +84,8 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
 
 def with_command(dying: DyingPod, pod: Object) -> str:
     """Return what ends a pod, with the command that shows it."""
+    if command_of(dying.remedy):
+        return dying.remedy
     return typed(dying.remedy, kubectl("describe", POD, pod.name, pod.namespace))
 
 

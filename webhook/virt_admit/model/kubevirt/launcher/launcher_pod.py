@@ -299,7 +299,7 @@ def _demand_cpu(selector: _Selector, vmi: ExpandedVmi, cluster: Cluster) -> None
     cpu_manager = CPU_MANAGER if has_release(cluster, _CPU_MANAGER_SINCE) else _OLD_CPU_MANAGER
     for cpu in cpus:
         if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
-            selector.demand(cpu_manager, "dedicated CPUs")
+            selector.demand(cpu_manager, f"dedicated CPUs (dedicatedCpuPlacement needs node label {cpu_manager}=true)")
         if cpu["realtime"].present:
             selector.demand("kubevirt.io/realtime", "real-time CPUs")
     for name, policy in _features(vmi).items():

@@ -98,7 +98,8 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
         f"{stop.node}: {stop.reason}" if stop.node else stop.reason for stop in upgrade.stops if stop.node != name
     )
     reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
-    begin, end = (wave.start, wave.end) if wave is not None else (None, None)
+    begun = upgrade.progress is not None and any(each.node == name for each in upgrade.progress.in_flight)
+    begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)
     return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops)
 
 

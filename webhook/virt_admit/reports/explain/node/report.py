@@ -35,6 +35,7 @@ class UpgradeOfNode:
     because: str | None
     """The first reason why it is not possible, or cannot be determined."""
     start: Range | None
+    """None with an end: its update is under way."""
     end: Range | None
     stops: tuple[str, ...]
     """Why this node stops the upgrade."""

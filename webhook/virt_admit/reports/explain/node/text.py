@@ -66,8 +66,8 @@ def upgrade(report: NodeReport) -> Iterator[tuple[str, str]]:
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
         yield "because", _unless_told(found.because, report.drain.notes)
-    if found.start is not None and found.end is not None:
-        yield "begins after", span(found.start)
+    if found.end is not None:
+        yield ("begins after", span(found.start)) if found.start is not None else ("begun", "yes, it is under way")
         yield "ends after", span(found.end)
     for stop in found.stops:
         yield "stops here", stop

@@ -1,0 +1,131 @@
+"""Pods that have ended and stay, because the server of their network file system is gone."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.states import hung_mounts
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOON, GONE = "2026-01-01T12:00:00Z", "10.43.171.24"
+NODE = manifest(
+    "v1", "Node", "w2", status={"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}]}
+)
+CLAIM = manifest("v1", "PersistentVolumeClaim", "data", "web", spec={"volumeName": "pv-1"})
+DNS = manifest("v1", "Service", "dns", "kube-system", spec={"clusterIP": "10.43.0.10"})
+
+
+def pod(*, state="terminated", **volume):
+    volumes = [volume or {"persistentVolumeClaim": {"claimName": "data"}}]
+    ended = {"deletionTimestamp": "2026-01-01T11:00:00Z", "deletionGracePeriodSeconds": 30}
+    status = {"phase": "Running", "containerStatuses": [{"name": "app", "state": {state: {}}}]}
+    return manifest(
+        "v1", "Pod", "app", "web", metadata=ended, spec={"nodeName": "w2", "volumes": volumes}, status=status
+    )
+
+
+def share(server=GONE, **more):
+    return manifest("v1", "PersistentVolume", "pv-1", spec={"nfs": {"server": server, "path": "/x"}, **more})
+
+
+def by_driver(driver):
+    return manifest(
+        "v1",
+        "PersistentVolume",
+        "pv-1",
+        spec={"csi": {"driver": driver, "volumeAttributes": {"server": "192.168.1.5"}}},
+    )
+
+
+def service(address, name="nfs"):
+    return manifest("v1", "Service", name, "storage", spec={"clusterIP": address})
+
+
+def cluster(*objects, complete=("*",)):
+    return Snapshot([NODE, CLAIM, DNS, *objects], complete=list(complete), time=NOON)
+
+
+def test_a_server_without_a_service_is_gone():
+    own = pod()
+    (blocker,) = pod_evictions.of_node(cluster(own, share()), "w2").lasting
+    assert blocker.reason == (
+        f"it should have ended 60 min ago, but the kubelet of w2 cannot unmount its volume pv-1 (claim data): its NFS server "
+        f"{GONE} is gone (no Service has this address)"
+    )
+    assert blocker.remedy == (
+        "Reboot w2 once its VMs have left, because a hung NFS mount does not end otherwise, or let a server answer at "
+        f"{GONE} again: kubectl describe persistentvolume pv-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("volume", "more", "why"),
+    [
+        (share(), (service(GONE),), "Service storage/nfs has no ready endpoint"),
+        (share("nfs.storage.svc.cluster.local"), (), "Service storage/nfs does not exist"),
+    ],
+)
+def test_a_server_whose_service_does_not_answer(volume, more, why):
+    found = hung_mounts.of_pod(pod(), cluster(volume, *more))
+    assert f"is gone ({why})" in found.why
+
+
+def test_the_server_of_a_storage_class_is_named():
+    parameters = {"nfsServerName": "own", "nfsServerNamespace": "web"}
+    storage = manifest("storage.k8s.io/v1", "StorageClass", "nfs", parameters=parameters)
+    objects = (share(storageClassName="nfs"), storage)
+    missing = "no Service has this address, and NFSServer web/own of StorageClass nfs does not exist"
+    assert missing in hung_mounts.of_pod(pod(), cluster(*objects)).why
+    server = manifest("nfs.rook.io/v1alpha1", "NFSServer", "own", "web")
+    assert "NFSServer" not in hung_mounts.of_pod(pod(), cluster(*objects, server)).why
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (share("192.168.1.5"),),
+        (share("nas.example.com"),),
+        (by_driver("nfs.csi.k8s.io"),),
+    ],
+)
+def test_a_server_outside_is_not_called_gone(objects):
+    found = hung_mounts.of_pod(pod(), cluster(*objects))
+    assert "gone" not in found.why
+    assert "does not answer" in found.why
+    assert found.remedy.startswith("see whether w2 reaches")
+
+
+def test_a_pod_may_name_the_server_itself():
+    found = hung_mounts.of_pod(pod(nfs={"server": GONE, "path": "/x"}), cluster())
+    assert f"cannot unmount its volume: its NFS server {GONE} is gone" in found.why
+    assert "kubectl" not in found.remedy
+
+
+def test_services_that_are_not_known_hide_nothing():
+    found = hung_mounts.of_pod(pod(), cluster(share(), complete=("nodes", "persistentvolumes")))
+    assert "gone" not in found.why
+
+
+def test_a_server_that_answers_is_not_called_gone():
+    slices = manifest(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        "nfs-1",
+        "storage",
+        metadata={"labels": {"kubernetes.io/service-name": "nfs"}},
+        endpoints=[{"conditions": {"ready": True}, "nodeName": "w1"}],
+    )
+    assert "gone" not in hung_mounts.of_pod(pod(), cluster(share(), service(GONE), slices)).why
+
+
+@pytest.mark.parametrize(
+    ("own", "objects"),
+    [
+        (pod(state="running"), (share(),)),
+        (pod(emptyDir={}), ()),
+        (pod(), (by_driver("smb.csi.k8s.io"),)),
+    ],
+    ids=["it still runs", "no claim", "another volume"],
+)
+def test_other_pods(own, objects):
+    assert hung_mounts.of_pod(own, cluster(own, *objects)) is None

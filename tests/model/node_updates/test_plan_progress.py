@@ -1,0 +1,150 @@
+"""How far Plans of the system-upgrade-controller are, and a Job that has failed for good."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.messages import command_of
+from virt_admit.model.node_updates import cordoners, plan_progress, upgrade_plans
+
+NOON, BEFORE = "2026-01-01T12:00:00Z", "2026-01-01T11:40:00Z"
+GROUP, HASH, HOST = "upgrade.cattle.io", "f00d", "kubernetes.io/hostname"
+FAILED = "Job sys/apply-agents-on-b-1 failed on Node b: {}"
+LATE = FAILED.format("DeadlineExceeded: Job was active longer than specified deadline")
+READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}
+
+
+def node(name, *, done=False, cordoned=False, version="v1.31.9+k3s1"):
+    labels = {HOST: name, "role": "agent"} | ({f"plan.{GROUP}/agents": HASH} if done else {})
+    spec = {"unschedulable": True} if cordoned else {}
+    status = {"nodeInfo": {"kubeletVersion": "v1.32.5+k3s1" if done else version}, "conditions": [READY]}
+    return manifest("v1", "Node", name, metadata={"labels": labels}, spec=spec, status=status)
+
+
+def plan(reason="SyncJob", message="", **spec):
+    own = {"concurrency": 1, "cordon": True, "nodeSelector": {"matchLabels": {"role": "agent"}}, **spec}
+    complete = {"type": "Complete", "status": "False", "reason": reason, "message": message, "lastUpdateTime": BEFORE}
+    status = {"latestHash": HASH, "latestVersion": "v1.32.5-k3s1", "applying": ["b"], "conditions": [complete]}
+    return manifest(f"{GROUP}/v1", "Plan", "agents", "sys", spec=own, status=status)
+
+
+def pod(step, phase="Pending"):
+    running = {"state": {"running": {"startedAt": "2026-01-01T11:57:00Z"}}, "name": step}
+    part = "containerStatuses" if step == "upgrade" else "initContainerStatuses"
+    labels = {f"{GROUP}/plan": "agents", f"{GROUP}/node": "b"}
+    return manifest(
+        "v1",
+        "Pod",
+        "apply",
+        "sys",
+        metadata={"labels": labels},
+        spec={"nodeName": "b"},
+        status={"phase": phase, part: [running]},
+    )
+
+
+def cluster(*objects, complete=("*",)):
+    return Snapshot([*objects], complete=list(complete), time=NOON)
+
+
+A, B, C = node("a", done=True), node("b", cordoned=True), node("c")
+STOPPED = (plan("JobFailed", LATE), A, B, C)
+
+
+def phases(*objects):
+    pools = plan_progress.progress(cluster(*objects))
+    return {name: str(update.phase) for pool in pools for name, update in pool.nodes.items()}
+
+
+def test_a_job_that_was_too_slow_stops_the_plan():
+    (order,) = upgrade_plans.standing(cluster(*STOPPED))
+    assert order.certain
+    assert order.reason == (
+        "Plan sys/agents has stopped: its Job sys/apply-agents-on-b-1 on b failed 20 min ago (DeadlineExceeded: Job was "
+        "active longer than specified deadline), and the Plan makes it again only when the Plan is changed. "
+        "b stays cordoned at v1.31.9+k3s1, and c is not begun"
+    )
+    assert '"jobActiveDeadlineSecs":7200' in command_of(order.remedy)
+    assert phases(*STOPPED) == {"a": "done", "b": "failing", "c": "waiting"}
+
+
+def test_the_deadline_that_is_proposed_is_longer_than_the_own_one():
+    (order,) = upgrade_plans.standing(cluster(plan("JobFailed", LATE, jobActiveDeadlineSecs=9000), A, B, C))
+    assert '"jobActiveDeadlineSecs":18000' in command_of(order.remedy)
+
+
+@pytest.mark.parametrize(("pods", "command"), [((), "kubectl describe"), ((pod("upgrade", "Failed"),), "kubectl logs")])
+def test_a_job_that_failed_for_another_reason(pods, command):
+    (order,) = upgrade_plans.standing(
+        cluster(plan("JobFailed", FAILED.format("BackoffLimitExceeded: x")), A, B, C, *pods)
+    )
+    assert "correct that, then change Plan sys/agents" in order.remedy
+    assert command_of(order.remedy).startswith(command)
+
+
+def test_the_upgrade_stops_and_counts_what_is_done():
+    found = rehearsal.rehearse(cluster(*STOPPED), Options(), forecast_only=True)
+    assert found.possible is False
+    assert [stop.reason.partition(":")[0] for stop in found.stops] == ["Plan sys/agents has stopped"]
+    assert found.progress is not None
+    assert found.progress.done == ("a",)
+
+
+def test_the_cordon_stays():
+    cordon = cordoners.of_node(B, cluster(*STOPPED))
+    assert cordon is not None
+    assert (cordon.ends, cordon.by) == (False, "Plan sys/agents of the system upgrade controller")
+    assert cordoners.of_node(C, cluster(*STOPPED)) is None
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (plan(), A, B, C),
+        (plan("JobFailed", LATE), A, B, C, pod("drain")),
+        (plan("JobFailed", LATE), A, node("b", done=True), C),
+        (plan("JobFailed", LATE), A, C),
+        (plan("JobFailed", "no words"), A, B, C),
+    ],
+    ids=["under way", "its Job runs again", "the node is done", "the node is gone", "other words"],
+)
+def test_a_plan_that_goes_on(objects):
+    assert [each for each in upgrade_plans.standing(cluster(*objects)) if each.certain] == []
+
+
+def test_pods_that_are_not_known_may_be_the_job_that_runs_again():
+    (order,) = upgrade_plans.standing(cluster(*STOPPED, complete=("nodes", "plans.upgrade.cattle.io")))
+    assert not order.certain
+
+
+@pytest.mark.parametrize(
+    ("step", "phase"), [("prepare", "next"), ("drain", "draining"), ("upgrade", "updating"), ("other", "draining")]
+)
+def test_the_node_whose_turn_it_is(step, phase):
+    assert phases(plan(), A, B, C, pod(step)) == {"a": "done", "b": phase, "c": "waiting"}
+
+
+def test_what_its_pod_does_now():
+    objects = (plan(), A, B, C, pod("drain"))
+    cordon = cordoners.of_node(B, cluster(*objects))
+    assert cordon is not None
+    assert "has been draining the node for 3 min" in cordon.waits
+    found = rehearsal.rehearse(cluster(*objects), Options(), forecast_only=True)
+    assert found.possible
+    assert [wave.nodes for wave in found.waves] == [("b",), ("c",)]
+
+
+@pytest.mark.parametrize("selector", [None, {"matchLabels": {"role": "server"}}])
+def test_a_plan_that_selects_no_node_is_not_under_way(selector):
+    assert phases(plan(nodeSelector=selector), A, B, C) == {}
+
+
+def test_nodes_of_no_plan_and_of_one_that_is_complete():
+    other = manifest("v1", "Node", "d", metadata={"labels": {HOST: "d", "role": "server"}})
+    complete = {"conditions": [{"type": "Complete", "status": "True"}], "latestHash": HASH}
+    servers = {"nodeSelector": {"matchLabels": {"role": "server"}}}
+    ended = manifest(f"{GROUP}/v1", "Plan", "servers", "sys", spec=servers, status=complete)
+    assert phases(plan(), A, C, other)["d"] == "not part"
+    assert phases(plan(), A, C, other, ended)["d"] == "done"

@@ -1,0 +1,270 @@
+"""How far the Plans of the system-upgrade-controller are: which nodes are done, which has its turn, which Job has failed.
+
+A Plan labels each node that is done with its hash, and lists those that have their turn. It makes a Job that has failed again
+only when the Plan itself changes, and uncordons a node only after a Job that has completed. Sources:
+rancher/system-upgrade-controller:pkg/upgrade/plan/plan.go#SelectConcurrentNodes, :pkg/upgrade/handle_batch.go#handleJobs,
+:pkg/upgrade/handle_upgrade.go#handlePlans (UniqueApplyForResourceVersion), :doc/plan.md (jobActiveDeadlineSecs).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, merge_patch, shell, typed
+from virt_admit.model.kubernetes import clock, selectors
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.messages import cut, names
+from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
+from virt_admit.model.node_updates.update_orders import StandingOrder, title
+from virt_admit.model.scheduler.pods import FINISHED
+
+OF_PLAN: Final = "upgrade.cattle.io/plan"
+ON_NODE: Final = "upgrade.cattle.io/node"
+"""Labels of the pods of a Plan: its name, and that of the node."""
+_HOSTNAME: Final = "kubernetes.io/hostname"
+
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        PLAN: (),
+        NODE: ("metadata.labels", "spec.unschedulable", "status.nodeInfo.kubeletVersion"),
+        POD: (
+            "metadata.labels",
+            "metadata.creationTimestamp",
+            "status.phase",
+            *CONDITIONS,
+            "status.initContainerStatuses",
+            "status.containerStatuses",
+        ),
+    },
+)
+
+
+class FailedJob(NamedTuple):
+    """A Job of a Plan that has failed and is not made again by itself."""
+
+    plan: Object
+    name: str
+    """The full name of the Job; empty: the Plan does not say."""
+    node: str
+    why: str
+    since: str
+    """When, as a time stamp."""
+
+
+def unfinished(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    """Return the pods of Jobs that have not ended, by namespace and name of the Plan."""
+    return cluster.cached(_unfinished)
+
+
+def _unfinished(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    found: dict[tuple[str, str], list[Object]] = {}
+    for pod in cluster.known(POD):
+        plan = pod.labels.get(OF_PLAN)
+        if plan and not pod.deleted and pod.at("status", "phase").text not in FINISHED:
+            found.setdefault((pod.namespace, plan), []).append(pod)
+    return found
+
+
+# --- a Job that has failed -------------------------------------------------------------------------------------------
+
+_FAILED: Final = re.compile(r"Job (?:(\S{1,320}) )?failed on Node ([\w.-]{1,253})(?:: (.*))?", re.DOTALL)
+_DEADLINE: Final = "DeadlineExceeded"
+
+
+def failed(plan: Object, cluster: Cluster) -> FailedJob | None:
+    """Return the Job that a Plan says has failed; None: none has, it runs again, or its node is done or gone."""
+    said = plan.condition("Complete")
+    found = _FAILED.match(said["message"].text or "")
+    if said["status"].text != "False" or said["reason"].text != "JobFailed" or found is None:
+        return None
+    node = next((each for each in cluster.known(NODE) if found[2] in (each.name, _host(each))), None)
+    runs = unfinished(cluster).get((plan.namespace, plan.name), ())
+    if node is None or _is_done(plan, node) or any(pod.labels.get(ON_NODE) == found[2] for pod in runs):
+        return None
+    since = said["lastUpdateTime"].text or said["lastTransitionTime"].text or ""
+    return FailedJob(plan, found[1] or "", node.name, " ".join((found[3] or "").split()), since)
+
+
+def standing(job: FailedJob, cluster: Cluster) -> StandingOrder:
+    """Return that a Plan has stopped, with what it leaves behind."""
+    node = next(each for each in cluster.known(NODE) if each.name == job.node)
+    cordoned = bool(node.at("spec", "unschedulable").boolean)
+    behind = [each.name for each in _left(job.plan, cluster) if each.name != job.node]
+    stays = f". {job.node} stays {'cordoned' if cordoned else 'as it is'}{_version(job.plan, node)}"
+    rest = f", and {names(behind, 60)} {'is' if len(behind) == 1 else 'are'} not begun" if behind else ""
+    begin = f"{title(job.plan)} has stopped: "
+    again = ", and the Plan makes it again only when the Plan is changed"
+    return StandingOrder(
+        job.plan,
+        f"{begin}{words(job, cluster)}{again}{stays}{rest}",
+        remedy(job, cluster),
+        certain=not unlisted(cluster, POD),  # the Job may run again
+        brief=f"{begin}{words(job._replace(why=job.why.partition(':')[0]), cluster)}, for good{stays}{rest}",
+    )
+
+
+_MOST: Final = 160
+"""Characters of the reason of a Job."""
+
+
+def words(job: FailedJob, cluster: Cluster) -> str:
+    """Return which Job has failed on which node, when and why."""
+    past = clock.since(job.since, cluster)
+    ago = f" {clock.duration(past)} ago" if past is not None else ""
+    why = f" ({cut(job.why, _MOST)})" if job.why else ""
+    return (
+        f"its Job {job.name} on {job.node} failed{ago}{why}" if job.name else f"its Job on {job.node} failed{ago}{why}"
+    )
+
+
+def _version(plan: Object, node: Object) -> str:
+    """Return which version a node still has, where the Plan updates Kubernetes."""
+    has, wanted = node.at("status", "nodeInfo", "kubeletVersion").text, plan.at("status", "latestVersion").text or ""
+    is_release = re.match(r"v\d+\.\d+", wanted)
+    return f" at {has}" if has and is_release and has.replace("+", "-") != wanted else ""
+
+
+_LONG_ENOUGH: Final = 7200
+"""Seconds that are proposed for a Job; the default is 900 (manifests/system-upgrade-controller.yaml)."""
+
+
+def remedy(job: FailedJob, cluster: Cluster) -> str:
+    """Return what makes the Job again, with what kept it from completing."""
+    plan, own = job.plan, title(job.plan)
+    if job.why.startswith(_DEADLINE):
+        given = plan.at("spec", "jobActiveDeadlineSecs").integer or 0
+        data = {"spec": {"jobActiveDeadlineSecs": max(_LONG_ENOUGH, 2 * given)}}
+        longer = f"Set spec.jobActiveDeadlineSecs of {own} to more seconds than the drain of {job.node} takes"
+        effect = f"which makes the Job again; it uncordons {job.node} at its end"
+        return typed(f"{longer}, {effect}", merge_patch(PLAN, plan.name, plan.namespace, data))
+    logs = shell(
+        "kubectl", "logs", "-n", plan.namespace, "-l", f"{OF_PLAN}={plan.name}", "--all-containers", "--tail=50"
+    )
+    own_pods = (pod for pod in cluster.known(POD) if pod.namespace == plan.namespace)
+    kept = any(pod.labels.get(OF_PLAN) == plan.name for pod in own_pods)
+    see = logs if kept else about("describe", plan, PLAN)
+    where = "in the log of its pods " if kept else ""
+    cause = f"See {where}why the Job failed, correct that, then change {own} (an annotation is enough)"
+    return typed(f"{cause}, which makes the Job again; it uncordons {job.node} at its end", see)
+
+
+def left_cordoned(node: Object, cluster: Cluster) -> FailedJob | None:
+    """Return the failed Job that has left a node cordoned; None: none has."""
+    found = (failed(plan, cluster) for plan in cluster.known(PLAN) if _cordons(plan))
+    return next((job for job in found if job is not None and job.node == node.name), None)
+
+
+def _cordons(plan: Object) -> bool:
+    return plan.at("spec", "cordon").boolean is True or plan.at("spec", "drain").is_map
+
+
+# --- the nodes of a Plan ---------------------------------------------------------------------------------------------
+
+
+def _host(node: Object) -> str:
+    return node.labels.get(_HOSTNAME, "")
+
+
+def _own_label(plan: Object) -> str:
+    return f"plan.upgrade.cattle.io/{plan.name}"
+
+
+def _is_done(plan: Object, node: Object) -> bool:
+    latest = plan.at("status", "latestHash").text
+    return bool(latest) and node.labels.get(_own_label(plan)) in (latest, "disabled")
+
+
+def _selected(plan: Object, cluster: Cluster) -> list[Object]:
+    selector = selectors.parse_custom(plan.at("spec", "nodeSelector").value)
+    has_any = plan.at("spec", "nodeSelector").is_map  # without one a Plan selects nothing
+    return [node for node in cluster.known(NODE) if has_any and _host(node) and selector.matches(node.labels)]
+
+
+def _left(plan: Object, cluster: Cluster) -> list[Object]:
+    return [node for node in _selected(plan, cluster) if not _is_done(plan, node)]
+
+
+def active(cluster: Cluster) -> Sequence[Object]:
+    """Return the Plans that are under way: their version is known, and some node does not have it."""
+    return cluster.cached(_active)
+
+
+def _active(cluster: Cluster) -> tuple[Object, ...]:
+    known = (plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True")
+    return tuple(plan for plan in known if plan.at("status", "latestHash").text and _left(plan, cluster))
+
+
+def at_once(cluster: Cluster) -> int:
+    """Return how many nodes the Plans that are under way update at the same time."""
+    return max((1, *(plan.at("spec", "concurrency").integer or 1 for plan in active(cluster))))
+
+
+def progress(cluster: Cluster) -> Iterator[PoolUpdate]:
+    """Yield how far the Plans are, if one is under way. A node that none selects is not part of it."""
+    under_way = active(cluster)
+    if not under_way:
+        return
+    found = {node.name: NodeUpdate(PLAN.kind, "", Phase.NOT_PART) for node in cluster.known(NODE)}
+    for plan in cluster.known(PLAN):
+        for node in _selected(plan, cluster):
+            update = _of_node(plan, node, cluster) if plan in under_way else _done(plan)
+            if _RANK.index(update.phase) < _RANK.index(found[node.name].phase):
+                found[node.name] = update
+    yield PoolUpdate(PLAN.kind, "nodes", found)
+
+
+_RANK: Final = (Phase.UPDATING, Phase.DRAINING, Phase.FAILING, Phase.NEXT, Phase.WAITING, Phase.DONE, Phase.NOT_PART)
+"""What counts of a node with several Plans."""
+
+
+def _done(plan: Object) -> NodeUpdate:
+    return NodeUpdate(PLAN.kind, plan.name, Phase.DONE)
+
+
+def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
+    if _is_done(plan, node):
+        return _done(plan)
+    job = failed(plan, cluster)
+    if job is not None and job.node == node.name:
+        return NodeUpdate(PLAN.kind, plan.name, Phase.FAILING, clock.instant(job.since), True, words(job, cluster))
+    pods = unfinished(cluster).get((plan.namespace, plan.name), ())
+    own = next((pod for pod in pods if pod.labels.get(ON_NODE) in (node.name, _host(node))), None)
+    if own is None:
+        turn = any(_host(node) == each.text for each in plan.at("status", "applying").items())
+        return NodeUpdate(PLAN.kind, plan.name, Phase.NEXT if turn else Phase.WAITING)
+    step, since = _step(own)
+    if step == "prepare" or not (step or node.at("spec", "unschedulable").boolean):
+        return NodeUpdate(PLAN.kind, plan.name, Phase.NEXT)
+    phase = Phase.UPDATING if step == "upgrade" else Phase.DRAINING
+    return NodeUpdate(PLAN.kind, plan.name, phase, clock.instant(since), exact=bool(since))
+
+
+# --- what a pod of a Plan does ---------------------------------------------------------------------------------------
+
+_DOES: Final = {"prepare": "preparing", "cordon": "cordoning the node", "drain": "draining the node"}
+
+
+def _step(pod: Object) -> tuple[str, str | None]:
+    """Return the name of the container of a pod that runs, and since when; empty: none does."""
+    for part, name in (("initContainerStatuses", None), ("containerStatuses", "upgrade")):
+        for status in pod.at("status", part).items():
+            running = status.at("state", "running")
+            if running.present:
+                return name or status["name"].text or "", running["startedAt"].text
+    return "", None
+
+
+def does(pod: Object, cluster: Cluster) -> str:
+    """Return what a pod of a Plan does now, as in ``has been draining the node for 3 min``."""
+    step, since = _step(pod)
+    doing = "updating the node" if step == "upgrade" else _DOES.get(step)
+    if doing is None:
+        return f"is {pod.at('status', 'phase').text or 'Pending'}"
+    lasts = clock.lasting(since, cluster)
+    return f"has been {doing}{lasts}" if lasts else f"is {doing}"
