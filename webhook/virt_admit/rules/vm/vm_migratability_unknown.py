@@ -57,7 +57,14 @@ def check(obj: Object, context: Context) -> Findings:
     else:
         return
     set_it = all(what.endswith(storage.NONE_THERE) for what in missing)
-    advice = ("Set spec.claimPropertySets there.",) if set_it else ("Create it, or make it readable.", "Make it readable.")
+    gone = all(what.endswith(expand.ABSENT) for what in missing)
+    advice = (
+        ("Set spec.claimPropertySets there.",)
+        if set_it
+        else ("Create it.",)
+        if gone
+        else ("Create it, or make it readable.", "Make it readable.")
+    )
     unknown = f"which cannot be determined without {messages.names(missing, 70)}."
     yield Finding(
         strategy.path,
