@@ -20,7 +20,9 @@ REFUSED = (
     'persistentvolumeclaims "prime-u1" is forbidden: exceeded quota: q, requested: requests.storage=8Gi, '
     "used: requests.storage=8Gi, limited: requests.storage=12Gi"
 )
-TOO_SMALL = "virtual image size 4294967296 is larger than the reported available storage 4058744094. A larger PVC is required"
+TOO_SMALL = (
+    "virtual image size 4294967296 is larger than the reported available storage 4058744094. A larger PVC is required"
+)
 NO_MODE = "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile rbd"
 
 
@@ -40,7 +42,9 @@ def claim(size="8Gi", phase="Pending", name="root", **metadata):
         "dataSourceRef": {"kind": "VolumeImportSource"},
         "resources": {"requests": {"storage": size}},
     }
-    return obj("PersistentVolumeClaim", "v1", name, metadata={"uid": "u1", **metadata}, spec=spec, status={"phase": phase})
+    return obj(
+        "PersistentVolumeClaim", "v1", name, metadata={"uid": "u1", **metadata}, spec=spec, status={"phase": phase}
+    )
 
 
 def quota(hard="12Gi", used="8Gi", **spec):
@@ -51,7 +55,9 @@ def quota(hard="12Gi", used="8Gi", **spec):
 def event(reason, message, kind="PersistentVolumeClaim", minutes=2):
     about = {"kind": kind, "name": "root", "namespace": "shop"}
     when = {"lastTimestamp": ago(minutes=minutes)}
-    return obj("Event", "v1", f"root.{reason}", involvedObject=about, type="Warning", reason=reason, message=message, **when)
+    return obj(
+        "Event", "v1", f"root.{reason}", involvedObject=about, type="Warning", reason=reason, message=message, **when
+    )
 
 
 def importer(message):

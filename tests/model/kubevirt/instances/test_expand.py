@@ -66,7 +66,12 @@ def test_instance_types_are_found_by_kind(word, kind):
         ),
         ({"name": "large", "kind": "Flavour"}, [], ["*"], "instance type large"),
         ({"inferFromVolume": "root"}, [], ["*"], "instance type spec.instancetype"),
-        ({"name": "large", "revisionName": "old"}, [], ["*"], "controllerrevisions.apps shop/old, which does not exist"),
+        (
+            {"name": "large", "revisionName": "old"},
+            [],
+            ["*"],
+            "controllerrevisions.apps shop/old, which does not exist",
+        ),
         ({"name": "large", "revisionName": "old"}, [revision("old", data={"spec": "?"})], [], "instance type old"),
         ({}, [], ["*"], "instance type spec.instancetype"),
         ("large", [], ["*"], "instance type spec.instancetype"),

@@ -65,7 +65,9 @@ def check(vmi: Object, context: Context) -> Findings:
         path, advice = vmi.at("status", "migrationState", "sourceNode").path, advice_of(stale.remedy)
         yield Finding(
             path,
-            check.first_that_fits(path, f"{stale.reason}. {advice}", f"{stale.reason}. Delete it once it lists no guest."),
+            check.first_that_fits(
+                path, f"{stale.reason}. {advice}", f"{stale.reason}. Delete it once it lists no guest."
+            ),
             value=stale.pod.name,
             problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
             command=command_of(stale.remedy),

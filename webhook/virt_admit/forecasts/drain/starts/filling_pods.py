@@ -150,7 +150,9 @@ def _twice(limit: str) -> str:
 # --- a disk that is too small for its image ------------------------------------------------------------------------
 
 
-_TOO_LARGE: Final = re.compile(r"image size (\d{1,18}) is larger than the reported available storage (\d{1,18})", re.IGNORECASE)
+_TOO_LARGE: Final = re.compile(
+    r"image size (\d{1,18}) is larger than the reported available storage (\d{1,18})", re.IGNORECASE
+)
 _MI: Final = 1 << 20
 _GI: Final = 1 << 30
 
@@ -198,7 +200,9 @@ def _rounded(size: int) -> str:
 
 def restarts(pod: Object) -> str:
     """Return how often a pod was restarted, as `` (restarted 3 times)``; empty: never."""
-    again = max((each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items()), default=0)
+    again = max(
+        (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items()), default=0
+    )
     return f" (restarted {count(again, 'time')})" if again else ""
 
 

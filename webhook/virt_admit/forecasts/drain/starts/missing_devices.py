@@ -113,7 +113,10 @@ def _without_kvm(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -
     Source: kubevirt/kubevirt:pkg/virt-handler/device-manager/generic_device.go#healthCheck, issue 4748.
     """
     return device == _KVM and all(
-        any(name.startswith(OF_KUBEVIRT) and number for name, number in (scheduler.state.nodes[node].allocatable or {}).items())
+        any(
+            name.startswith(OF_KUBEVIRT) and number
+            for name, number in (scheduler.state.nodes[node].allocatable or {}).items()
+        )
         for node in nodes
     )
 

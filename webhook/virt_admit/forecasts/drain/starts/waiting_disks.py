@@ -169,7 +169,9 @@ def of_modes(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     profile = find(cluster, STORAGE_PROFILE, "", name) if name else None
     if profile is None or any(map(_has_modes, _sets(profile))):
         return None
-    return _of_profile(profile.name, f"{begin}: it names no access mode, and StorageProfile {profile.name} has none", cluster)
+    return _of_profile(
+        profile.name, f"{begin}: it names no access mode, and StorageProfile {profile.name} has none", cluster
+    )
 
 
 def _sets(profile: Object) -> Sequence[Field]:

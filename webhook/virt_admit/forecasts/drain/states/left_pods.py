@@ -92,7 +92,9 @@ class StalePod(NamedTuple):
     def remedy(self) -> str:
         """What ends it: a look into the pod comes first, since two guests on one disk destroy its data."""
         delete = kubectl("delete", POD, self.pod.name, self.pod.namespace)
-        look = shell("kubectl", "exec", argument(self.pod.name), "-n", self.pod.namespace, "-c", _GUEST, "--", "virsh", "list")
+        look = shell(
+            "kubectl", "exec", argument(self.pod.name), "-n", self.pod.namespace, "-c", _GUEST, "--", "virsh", "list"
+        )
         return typed(f"see that the source pod lists no guest any more, then delete that pod ({delete})", look)
 
 
@@ -113,7 +115,11 @@ def stale(vmi: Object, cluster: Cluster) -> StalePod | None:
 def of_vmi(vmi: Object, cluster: Cluster) -> LeftPod | None:
     """Return the pod that the guest of a VMI has left for at least five minutes; None: there is none, or it may be needed."""
     state = vmi.at("status", "migrationState")
-    if not vmi.at("status", "nodeName").text or state["completed"].boolean is not True or vm_states_motion.has_failed(state):
+    if (
+        not vmi.at("status", "nodeName").text
+        or state["completed"].boolean is not True
+        or vm_states_motion.has_failed(state)
+    ):
         return None
     pod = _source(vmi, cluster)
     return next(_left(vmi, pod, cluster), None) if pod is not None else None
