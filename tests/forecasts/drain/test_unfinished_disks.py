@@ -81,8 +81,8 @@ def test_a_quota_refuses_the_temporary_claim():
     stuck = found(disk(), claim(), event("ErrCreatingPVCPrime", REFUSED))
     assert "CDI needs its size twice" in stuck.reason
     assert "exceeded quota: q, requested: requests.storage=8Gi" in stuck.reason
-    ways = "raise ResourceQuota q to at least requests.storage 16Gi, or free 4Gi of requests.storage there, or ask for at most 6Gi"
-    assert stuck.remedy == f"{ways}: kubectl edit resourcequota q -n shop"
+    ways = "raise ResourceQuota q to at least requests.storage 16Gi, or free 4Gi of requests.storage there"
+    assert stuck.remedy == f"{ways}, or ask for at most 6Gi: kubectl edit resourcequota q -n shop"
 
 
 def test_a_quota_is_computed_without_an_event():

@@ -5,8 +5,9 @@ KubeVirt has not told it to end.
 KubeVirt makes no further target pod while two pods of a VMI run, so no migration starts and no drain of its node ends.
 Longhorn starts no further migration of a volume whose last one has not ended.
 
-**Fix.** Delete an old pod that no longer has a guest, as ``virsh list`` in it shows. A sidecar of hooks v1alpha3 ends by itself since KubeVirt 1.2. Repair
-the container runtime of a node that cannot end a pod. A VolumeAttachment of that node that is left then can be deleted.
+**Fix.** Delete an old pod that no longer has a guest, as ``virsh list`` in it shows. A sidecar of hooks v1alpha3 ends by
+itself since KubeVirt 1.2. Repair the container runtime of a node that cannot end a pod. A VolumeAttachment of that node that is
+left then can be deleted.
 """
 
 from virt_admit.forecasts.drain.states import dying_pods, left_pods

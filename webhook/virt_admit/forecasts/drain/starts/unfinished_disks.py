@@ -165,13 +165,8 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
                 return pending._replace(reason=f"{begin}: {waits}", brief=waits)
     if killed := filling_pods.killed(work.pods, begin, cluster):
         return killed
-    for pod in work.pods:
-        if why := _failure(pod, cluster):
-            reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
-            if larger := filling_pods.larger(why, vm, disk, cluster):
-                return Problem(reason, larger, ProblemCause.NOT_REPORTED)
-            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(reason, _way(why), logs)
+    if failed_pod := _of_pods(vm, disk, work, begin, cluster):
+        return failed_pod
     if warned := _warned(disk, cluster):
         if without := waiting_disks.without_modes(warned, begin, cluster):
             return without
@@ -181,6 +176,18 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
         return _problem(f"{begin}: {why}", _way(why), about("describe", disk, DATA_VOLUME))
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
+
+
+def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:
+    """Return why a pod that fills a disk fails; None: none does, as far as is known."""
+    for pod in work.pods:
+        if why := _failure(pod, cluster):
+            reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
+            if larger := filling_pods.larger(why, vm, disk, cluster):
+                return Problem(reason, larger, ProblemCause.NOT_REPORTED)
+            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
+            return _problem(reason, _way(why), logs)
+    return None
 
 
 def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:

@@ -1,8 +1,8 @@
-"""A launcher pod that a guest has left, and that stays: a container other than the guest's own does not end, or nothing ends it.
+"""A launcher pod that a guest has left, and that stays: a container beside the guest's does not end, or nothing ends it.
 
 KubeVirt ends ``compute`` after a migration. A sidecar has to end by itself: hooks of v1alpha3 are told to (``Shutdown``), older
-ones are not. No further target pod is made while two pods of a VMI run. Where ``compute`` runs on, only a look into the pod tells
-that it has no guest (issue 16622). Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
+ones are not. No further target pod is made while two pods of a VMI run. Where ``compute`` runs on, only a look into the pod
+tells that it has no guest (issue 16622). Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
 #handleTargetPodCreation; pull request 10046; issues 8395, 9838, 18320.
 """
 
