@@ -49,6 +49,7 @@ EVENT_VERDICTS = {
     EventEffect.OFF: False,
     EventEffect.STARTS: True,
     EventEffect.REFUSED: False,
+    EventEffect.FAILS: False,
 }
 VM_VERDICTS = {VmOutcome.BLOCKS: False, VmOutcome.MIGRATES: True}
 

@@ -46,8 +46,9 @@ def sidecar_that_stays() -> Incident:
 def old_container_that_runs() -> Incident:
     """The same with a guest's own container that runs: the guest is elsewhere, but the container may use its disk."""
     facts = (
-        r"Avoid\n +leave the old pod to its kubelet",
-        r"see why it does not end: kubectl describe pod virt-launcher-web-old",
+        r"Avoid\n +do not delete the pod on w1: the guest runs in it",
+        r"its source pod virt-launcher-web-old on w2 still runs 2 h 00 after migration first succeeded; the guest runs on w1",
+        r"lists no guest any more, then delete that pod .*: kubectl exec virt-launcher-web-old -n vms -c compute -- virsh list",
     )
     items = two_pods(guest_ended=False)
     return Incident(

@@ -32,7 +32,7 @@ def updated(outdated=True, other_cpu=False, text=TEXT):
 
 def test_the_launcher_is_named_and_not_the_nodes(ask):
     told = ask(updated(), "drain", "w1")
-    assert f"{SINCE}: guest CPU doesn't match specification: extra features: ht" in told
+    assert f"{SINCE} (tried: w2): guest CPU doesn't match specification: extra features: ht" in told
     assert "to do: restart the VM when that suits: its CPU settings can stay" in told
     assert "virtctl restart web -n vms" in told
     for words in ("set a CPU model", "not yet w3", "the guest must not have"):

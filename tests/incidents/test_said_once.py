@@ -38,8 +38,8 @@ def test_why_a_vm_does_not_run(ask, incident, begins):
 
 def test_a_cause_of_several_events(ask):
     words = " ".join(section(ask(fourth_look.older_devices().items, "explain", "vm/web"), "What would happen").split())
-    assert words.count("Features 0x1c0010130afffaf unsupported") == 2  # the drain has a reason of its own
-    assert "a migration now does not start as for an update of KubeVirt" in words
+    assert words.count("Features 0x1c0010130afffaf unsupported") == 1
+    assert "a migration now starts and fails as for an update of KubeVirt" in words
 
 
 def test_nodes_with_the_same_reasons(ask):

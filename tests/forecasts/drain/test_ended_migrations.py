@@ -102,7 +102,7 @@ NOT_READY = {"type": "Ready", "status": "False", "message": "Guest VM is not rep
             DONE,
             {},
             "where its guest runs since its migration has succeeded, but its old pod",
-            "which of its containers",
+            "lists no guest any more, then delete that pod",
         ),
         ({**DONE, "targetNode": "c"}, {}, "two guests on one disk", "which of both pods runs the guest"),
         (
@@ -145,3 +145,15 @@ def test_the_old_pod_of_a_long_migration_has_its_time_to_end():
 
     assert (found.drainable, found.visitors[0].outcome) == (True, MIGRATES)
     assert row(snapshot, of="b").outcome == MIGRATES
+
+
+def test_a_source_pod_that_nothing_ends_keeps_the_next_migration():
+    """KubeVirt creates no third pod, so that a drain of the node with the guest waits, too (kubevirt/kubevirt#18320)."""
+    moved = vmi(on="b", migrationState={**DONE, "endTimestamp": ago(1900)})
+    done, waits = migration(phase="Succeeded", age=2000), migration("next", age=600)
+    found = row(cluster(moved, LAUNCHER, target(age=2000), done, waits), of="b")
+    assert found.state.state is State.TWO_PODS
+    assert "its source pod virt-launcher-db-1 on a still runs 31 min after migration" in found.reason
+    assert "the guest runs on b" in found.reason
+    assert "so next waits" in found.reason
+    assert found.remedy.endswith(": kubectl exec virt-launcher-db-1 -n shop -c compute -- virsh list")

@@ -32,6 +32,28 @@ def test_virt_handler_offers_the_devices_that_no_one_else_provides():
     assert "kubectl logs virt-handler-x" in found.remedy
 
 
+KVM = "devices.kubevirt.io/kvm"
+
+
+@pytest.mark.parametrize(
+    ("tun", "why", "remedy"),
+    [
+        ("1k", "virt-handler offers other devices there, but finds no /dev/kvm", "nested in the hypervisor below"),
+        ("0", "virt-handler offers none", f"see why virt-handler on w1 offers no {KVM}"),
+    ],
+)
+def test_a_node_without_dev_kvm(tun, why, remedy):
+    """Its kubelet reports 0 of a device that is not healthy (kubevirt/kubevirt#4748)."""
+    items = gpu("1", external=False) + starting("cad", "Scheduling", **with_gpu() | {"requests": {KVM: "1"}})
+    others = dict.fromkeys(("devices.kubevirt.io/tun", "devices.kubevirt.io/vhost-net"), tun)
+    find(items, "Node", "w1")["status"]["allocatable"] |= {KVM: "0"} | others
+    found = stuck(items, "cad")
+
+    assert found.reason.startswith(f"w1 offers 0 of {KVM} ({why})")
+    assert remedy in found.remedy
+    assert ("useEmulation" in found.remedy) is (tun == "1k")
+
+
 def test_a_device_plugin_that_is_not_known_has_to_be_found():
     found = stuck(gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu()), "cad")
 

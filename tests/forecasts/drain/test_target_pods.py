@@ -5,10 +5,21 @@ import pytest
 from tests import builders
 from tests.builders import NAMESPACE, SCHEDULABLE, kubevirt, manifest
 from tests.forecasts.drain import vm_motion
-from tests.forecasts.drain.test_vm_states import HOTPLUG, LAUNCHER, MARKED, MIGRATES, UNKNOWN, row, target
+from tests.forecasts.drain.test_vm_states import (
+    HOTPLUG,
+    LAUNCHER,
+    MARKED,
+    MIGRATES,
+    UNKNOWN,
+    UNSCHEDULABLE,
+    row,
+    target,
+)
 from tests.forecasts.drain.vm_motion import ROOM, ago, attachment, cluster, launcher, migration, vmi
-from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain import drain_plan, typed_remedies
 from virt_admit.forecasts.drain.control import control_path
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.problems import Problem, ProblemCause
 
 BLOCKS = "blocks the drain"
 SCHEDULING = migration(phase="Scheduling")
@@ -321,3 +332,32 @@ def test_a_target_pod_that_fails_like_those_before_does_not_pass(past, age, outc
     assert ("given up after 15 min too" in found.reason) is (outcome == BLOCKS)
     starts = pending(age=age, containerStatuses=waiting("ContainerCreating"))
     assert row(cluster(vmi(**MARKED), LAUNCHER, *past, SCHEDULING, starts)).outcome == MIGRATES
+
+
+@pytest.mark.parametrize(("drain", "ends"), [(True, ", then repeated"), (False, ", and not repeated")])
+def test_a_migration_of_a_person_is_not_repeated(drain, ends):
+    unplaced = target(on="", phase="Pending", conditions=UNSCHEDULABLE)
+    found = row(cluster(vmi(), LAUNCHER, unplaced, migration(drain=drain)))
+
+    assert "given up" in found.reason
+    assert ends in found.reason
+
+
+def test_the_command_removes_the_name_of_the_node():
+    """What a drain may do instead is not the command: the guest would be shut down."""
+    named = {"kubernetes.io/hostname": "a", "disk": "fast"}
+    owner = manifest(
+        "kubevirt.io/v1", "VirtualMachine", "db", NAMESPACE, spec={"template": {"spec": {"nodeSelector": named}}}
+    )
+    pinned = Problem(
+        "x", "remove the node selector for a from the VM, or let drains shut the guest down", ProblemCause.NO_TARGET
+    )
+    found = typed_remedies.with_command(pinned, owner, Snapshot([owner], ["*"]))
+
+    assert found.command.endswith(
+        '[{"op":"remove","path":"/spec/template/spec/nodeSelector/kubernetes.io~1hostname"}]\''
+    )
+    assert (
+        "takes effect after its restart (virtctl restart db -n shop), or at once with vmRolloutStrategy" in found.remedy
+    )
+    assert "or let drains shut the guest down (evictionStrategy None): kubectl patch vm db" in found.remedy

@@ -52,7 +52,12 @@ def test_instance_types_are_found_by_kind(word, kind):
     ("named", "objects", "complete", "unseen"),
     [
         ({"name": "large"}, [], [], "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large"),
-        ({"name": "large"}, [], ["*"], "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large"),
+        (
+            {"name": "large"},
+            [],
+            ["*"],
+            "virtualmachineclusterinstancetypes.instancetype.kubevirt.io large, which does not exist",
+        ),
         (
             {"name": "large", "kind": "VirtualMachineInstancetype"},
             [],
@@ -61,7 +66,12 @@ def test_instance_types_are_found_by_kind(word, kind):
         ),
         ({"name": "large", "kind": "Flavour"}, [], ["*"], "instance type large"),
         ({"inferFromVolume": "root"}, [], ["*"], "instance type spec.instancetype"),
-        ({"name": "large", "revisionName": "old"}, [], ["*"], "controllerrevisions.apps shop/old"),
+        (
+            {"name": "large", "revisionName": "old"},
+            [],
+            ["*"],
+            "controllerrevisions.apps shop/old, which does not exist",
+        ),
         ({"name": "large", "revisionName": "old"}, [revision("old", data={"spec": "?"})], [], "instance type old"),
         ({}, [], ["*"], "instance type spec.instancetype"),
         ("large", [], ["*"], "instance type spec.instancetype"),

@@ -18,7 +18,7 @@ from virt_admit.forecasts.drain.states.vm_states_failures import (
     RESTART_REMEDY,
     VOLUME_REMEDY,
 )
-from virt_admit.forecasts.placement import network_reach
+from virt_admit.forecasts.placement import network_reach, permanent_constraints
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import kinds
@@ -43,6 +43,8 @@ from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
+UNPIN: Final = "remove the node selector for "
+"""How the remedy of a VM begins that names its node."""
 SHUT_DOWN: Final = "let drains shut the guest down"
 """The alternative of remedies that end with the command of ``shut_down_by_drains``."""
 
@@ -59,12 +61,37 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
         return problem
     cause = problem.id.cause if problem.id is not None else problem.cause
     owned = _with_owner(vmi, cluster)
+    if unpinned := _unpinned(problem, owned, cluster):
+        return unpinned
     command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, owned, cluster)
     remedy = f"{problem.remedy}{_next_start(owned, command)}"
     if not command:  # nothing owns the VMI, so that nothing would start it again
         remedy = f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine" if remedy.endswith(SHUT_DOWN) else remedy
         command = about("get", vmi, VMI, "-o", "yaml")
     return problem._replace(remedy=typed(remedy, command), command=command)
+
+
+def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return a problem with the command that removes the host name of a VM; None: it is about something else.
+
+    Source: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleAffinityChangeRequest.
+    """
+    what, found, rest = problem.remedy.partition(" from the VM")
+    if not found or not what.startswith(UNPIN):
+        return None
+    try:
+        vm = vmi if kinds.of(vmi) is VM else vmis.owner_vm(vmi, cluster)
+    except Unseen:
+        return None
+    command = permanent_constraints.unpin(vm) if vm is not None else ""
+    if vm is None or not command:
+        return None
+    restart = virtctl("restart", vm.name, vms.namespace_of(vm))
+    when = f"which takes effect after its restart ({restart}), or at once with vmRolloutStrategy LiveUpdate"
+    other = rest.removeprefix(", or ").replace(SHUT_DOWN, f"{SHUT_DOWN} (evictionStrategy None)")
+    return problem._replace(
+        remedy=typed(f"{what}{found}, {when}{f'; or {other}' if other else ''}", command), command=command
+    )
 
 
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:

@@ -24,6 +24,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.messages import cut, names
+from virt_admit.model.problems import ProblemCause
 
 
 class VmEvent(enum.StrEnum):
@@ -46,6 +47,7 @@ class EventEffect(enum.StrEnum):
     STAYS = "stays on its node"
     STARTS = "starts"
     REFUSED = "does not start"
+    FAILS = "starts and fails"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,11 @@ def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
     return EventForecast(VmEvent.UPDATE, str(found.reach), found.reason, unseen=unseen)
 
 
-_REACH: Final[dict[str, Reach]] = {EventEffect.REFUSED: Reach.RETRIED, EventEffect.UNKNOWN: Reach.UNKNOWN}
+_REACH: Final[dict[str, Reach]] = {
+    EventEffect.REFUSED: Reach.RETRIED,
+    EventEffect.FAILS: Reach.RETRIED,
+    EventEffect.UNKNOWN: Reach.UNKNOWN,
+}
 """How an update reaches a VM whose migration, asked for now, would have this effect."""
 
 
@@ -197,7 +203,11 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
     of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
     (found,), _, doubts = overruling.overrule([vm_outcomes.asked_migration(vmi, cluster)], of_node, _NO_PATH, cluster)
     if silent or found.outcome is VmOutcome.BLOCKS:
-        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, found.reason, found.remedy)
+        again = vm_states_failures.repeats(vmi, found.state, found.target, cluster)
+        known = any(each.cause == ProblemCause.MIGRATION_FAILS for each in found.problems)
+        fails = not silent and (known or (again is not None and again.effect is StateEffect.BLOCKS))
+        effect = EventEffect.FAILS if fails else EventEffect.REFUSED
+        return EventForecast(VmEvent.MIGRATION, effect, found.reason, found.remedy)
     if found.outcome is VmOutcome.UNKNOWN:
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, found.reason, found.remedy, found.unseen)
     if broken:

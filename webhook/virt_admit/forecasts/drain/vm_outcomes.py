@@ -157,7 +157,8 @@ def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
         verdict = _migrate(vmi, state, cluster, find, _ASKED)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
-    return Forecast(vmi, verdict.outcome, verdict.reason, verdict.remedy, find(True), verdict.unseen, state=state)
+    outcome, problems = verdict.outcome, verdict.problems
+    return Forecast(vmi, outcome, verdict.reason, verdict.remedy, find(True), verdict.unseen, False, state, problems)
 
 
 def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:

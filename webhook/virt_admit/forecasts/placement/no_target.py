@@ -342,7 +342,7 @@ def _offered(device: str, nodes: Collection[str], cluster: Cluster) -> str:
     if bridge := node_bridges.bridge(device):
         return node_bridges.remedy(bridge, nodes, cluster)
     if device.startswith("devices.kubevirt.io/"):
-        return f"see why virt-handler offers no {device} there (hardware virtualization, kernel modules)"
+        return f"see why virt-handler offers no {device} there (/dev/kvm, nested virtualization, kernel modules)"
     return f"add a node that has {device}" if device else ""
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from virt_admit.model.commands import json_patch
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE, VMI
 from virt_admit.model.kubernetes.nodes import NAMESPACE_SELECTOR, SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
-from virt_admit.model.kubevirt.instances import cpu_models
+from virt_admit.model.kubevirt.instances import cpu_models, vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
 from virt_admit.model.scheduler.node_selectors import NAME_FIELD, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import HOSTNAME, REQUIRED
@@ -55,6 +57,15 @@ def pin(vmi: ExpandedVmi) -> HostPin | None:
         return HostPin(frozenset((host,)) if named is None else named & {host}, selector.path)
     terms = vmi.spec.at(*_REQUIRED, "nodeSelectorTerms")
     return None if named is None else HostPin(named, terms.path)
+
+
+def unpin(vm: Object) -> str:
+    """Return the command that removes the host name from the node selector of a VM; empty: its template has none."""
+    selector = vms.vmi_spec(vm)["nodeSelector"]
+    if not selector[HOSTNAME].present:
+        return ""
+    step = Patch("remove", Path(*selector.path, HOSTNAME))
+    return json_patch(kinds.VM, vm.name, vms.namespace_of(vm), [step])
 
 
 def _affinity_hosts(spec: Field) -> frozenset[str] | None:

@@ -23,10 +23,14 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
         since: older events are about an earlier state; events without a time count.
         cluster: the cluster.
     """
-    known = cluster.cached(_warnings).get((obj.namespace or "default", obj.kind, obj.name), ())
-    recent = (event for event in known if since is None or (time_of(event) or since) >= since)
-    found = next((event for event in recent if event["reason"].text == reason), None)
-    return " ".join((found["message"].text or "").split()) if found is not None else ""
+    return next((message for why, message in warnings(obj, since, cluster) if why == reason), "")
+
+
+def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield reason and message of the known warnings about an object, the newest first. Arguments as above."""
+    for event in cluster.cached(_warnings).get((obj.namespace or "default", obj.kind, obj.name), ()):
+        if since is None or (time_of(event) or since) >= since:
+            yield event["reason"].text or "", " ".join((event["message"].text or "").split())
 
 
 def known(kind: str, reason: str, cluster: Cluster) -> Iterator[Object]:

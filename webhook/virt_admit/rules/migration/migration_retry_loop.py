@@ -96,7 +96,7 @@ def _reason(vmi: Object, last: Object, context: Context) -> str:
     if problem is not None:
         return f"{problem.reason}; {problem.remedy}"
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
-    if launcher_changes.of_cpu(vmi, context.cluster):
+    if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)
         return f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 200)}. Restart the VM."
     if migration_failures.is_of_pair(failure):

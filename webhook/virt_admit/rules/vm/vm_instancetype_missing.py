@@ -7,6 +7,7 @@ concerns VMs that have never started.
 """
 
 from virt_admit.model.kubevirt.instances import expand
+from virt_admit.model.messages import sentence
 from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, rule
 
 
@@ -25,7 +26,6 @@ def check(obj: Object, context: Context) -> Findings:
         if isinstance(found, Unseen):
             yield found
         else:
-            path, words = found
-            yield Finding(
-                path, f"{words} does not exist, so KubeVirt does not start the VM. Create it, or name another."
-            )
+            message = f"{found.words}, so KubeVirt does not start the VM."
+            ways = (sentence(found.remedy), "Create it, or name another.")
+            yield Finding(found.path, check.first_that_fits(found.path, *(f"{message} {way}" for way in ways)))

@@ -10,7 +10,7 @@ where it is the default, such a VM is shut down instead: virt-admit names the cl
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubevirt.instances import expand, migratability, vmis, vms
+from virt_admit.model.kubevirt.instances import expand, migratability, storage, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.rule import (
     DATA_VOLUME,
@@ -56,13 +56,21 @@ def check(obj: Object, context: Context) -> Findings:
         effect, missing = "shuts the VM down on a drain if it cannot migrate", tuple(claims)
     else:
         return
+    set_it = all(what.endswith(storage.NONE_THERE) for what in missing)
+    gone = all(what.endswith(expand.ABSENT) for what in missing)
+    advice = (
+        ("Set spec.claimPropertySets there.",)
+        if set_it
+        else ("Create it.",)
+        if gone
+        else ("Create it, or make it readable.", "Make it readable.")
+    )
     unknown = f"which cannot be determined without {messages.names(missing, 70)}."
     yield Finding(
         strategy.path,
         check.first_that_fits(
             strategy.path,
-            f"{strategy.phrase} {effect}, {unknown} Create it, or make it readable.",
-            f"{strategy.phrase} {effect}, {unknown} Make it readable.",
+            *(f"{strategy.phrase} {effect}, {unknown} {each}" for each in advice),
         ),
         value=strategy.value,
     )

@@ -10,6 +10,7 @@ the node returns.
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -43,4 +44,5 @@ def check(obj: Object, context: Context) -> Findings:
         f"only {node} can run it. Unpin it or set None." if hosts else "no node can run it. Unpin it or set None.",
         "pinned to one node: a drain hangs. Unpin it or set None.",
     )
-    yield Finding(pin.path, message, value=hosts)
+    command = permanent_constraints.unpin(obj) if kinds.of(obj) is VM else ""
+    yield Finding(pin.path, message, value=hosts, command=command)

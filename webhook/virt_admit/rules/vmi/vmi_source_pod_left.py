@@ -1,11 +1,13 @@
 """A VM has left a node, and its old launcher pod there does not end, or its volume stays attached there.
 
-**Why.** The guest's own container has ended after a migration, and a sidecar has not, or the kubelet cannot end the pod.
+**Why.** The guest's own container has ended after a migration, and a sidecar has not, or the kubelet cannot end the pod, or
+KubeVirt has not told it to end.
 KubeVirt makes no further target pod while two pods of a VMI run, so no migration starts and no drain of its node ends.
 Longhorn starts no further migration of a volume whose last one has not ended.
 
-**Fix.** Delete an old pod that no longer has a guest. A sidecar of hooks v1alpha3 ends by itself since KubeVirt 1.2. Repair
-the container runtime of a node that cannot end a pod. A VolumeAttachment of that node that is left then can be deleted.
+**Fix.** Delete an old pod that no longer has a guest, as ``virsh list`` in it shows. A sidecar of hooks v1alpha3 ends by
+itself since KubeVirt 1.2. Repair the container runtime of a node that cannot end a pod. A VolumeAttachment of that node that is
+left then can be deleted.
 """
 
 from virt_admit.forecasts.drain.states import dying_pods, left_pods
@@ -51,6 +53,7 @@ from virt_admit.rule import (
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation",
         "https://github.com/kubevirt/kubevirt/issues/9838",
+        "https://github.com/kubevirt/kubevirt/issues/18320",
         "https://github.com/longhorn/longhorn/issues/11149",
     ),
 )
@@ -59,6 +62,18 @@ def check(vmi: Object, context: Context) -> Findings:
         return
     yield from more_may_exist(context.cluster, VMIM)
     left = left_pods.of_vmi(vmi, context.cluster)
+    if left is None and (stale := left_pods.stale(vmi, context.cluster)) is not None:
+        path, advice = vmi.at("status", "migrationState", "sourceNode").path, advice_of(stale.remedy)
+        yield Finding(
+            path,
+            check.first_that_fits(
+                path, f"{stale.reason}. {advice}", f"{stale.reason}. Delete it once it lists no guest."
+            ),
+            value=stale.pod.name,
+            problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
+            command=command_of(stale.remedy),
+        )
+        return
     if left is None:
         yield from _left_over(vmi, context)
         return

@@ -55,6 +55,7 @@ def check(kubevirt: Object, context: Context) -> Findings:
         number.path,
         f"{count(number.integer, 'VM')} {'runs' if number.integer == 1 else 'run'} an outdated launcher: {why}",
         max_action=Action.AUDIT if goes_on else Action.DENY,
+        command="virt-admit drain --all" if methods else "",
     )
 
 

@@ -14,20 +14,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, argument, merge_patch, shell, typed
+from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CDI, HCO, POD, PVC
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, VM
+from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.resources import amount, show
 
 READS: Final[Reads] = {
     CDI: (),
     HCO: (),
-    PVC: ("metadata.uid",),
+    DATA_VOLUME: ("spec.storage", "status.claimName"),
+    PVC: ("metadata.uid", "spec.resources.requests.storage"),
     POD: (
         "metadata.labels",
         "spec.containers.name",
@@ -142,6 +145,65 @@ def _twice(limit: str) -> str:
     """Return twice a limit in the same unit; empty: it is not a plain one."""
     found = _QUANTITY.fullmatch(limit)
     return f"{2 * int(found[1])}{found[2]}" if found else ""
+
+
+# --- a disk that is too small for its image ------------------------------------------------------------------------
+
+
+_TOO_LARGE: Final = re.compile(
+    r"image size (\d{1,18}) is larger than the reported available storage (\d{1,18})", re.IGNORECASE
+)
+_MI: Final = 1 << 20
+_GI: Final = 1 << 30
+
+
+def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
+    """Return how to give a disk the size that its image needs; empty: a pod of CDI fails for another cause.
+
+    A claim of ``spec.pvc`` has to hold the overhead of its filesystem, too; to that of ``spec.storage`` CDI adds it. CDI never
+    enlarges a claim that exists, so the disk is made again. Sources: kubevirt/containerized-data-importer:
+    doc/storageprofile.md, pkg/image/qemu.go#Validate, pkg/util/util.go#GetUsableSpace.
+    """
+    found = _TOO_LARGE.search(why)
+    if found is None:
+        return ""
+    image, usable = int(found[1]), int(found[2])
+    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    asked = amount("storage", claim.at("spec", "resources", "requests", "storage").value) if claim is not None else 0
+    adds = disk.at("spec", "storage").present
+    overhead = usable < asked and usable > 0
+    least = _rounded(image if adds or not overhead else -(-image * asked // usable))
+    why_so = (
+        f" (its filesystem leaves {show('storage', usable)} of {show('storage', asked)}, and spec.pvc does not add that)"
+        if overhead and not adds
+        else ""
+    )
+    deleted = kubectl("delete", DATA_VOLUME, disk.name, disk.namespace)
+    block = "storage" if adds else "pvc"
+    for index, template in enumerate(vm.at("spec", "dataVolumeTemplates").items()):
+        if template.at("metadata", "name").text == disk.name:
+            path = ("spec", "dataVolumeTemplates", index, "spec", block, "resources", "requests", "storage")
+            words = (
+                f"let the disk ask for at least {least}{why_so}; then delete the empty DataVolume ({deleted}), which KubeVirt "
+                "makes again, because it is never enlarged"
+            )
+            return typed(words, json_patch(VM, vm.name, vm.namespace, [Patch("replace", Path(*path), least)]))
+    words = f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and never enlarged"
+    return typed(words, kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml"))
+
+
+def _rounded(size: int) -> str:
+    """Return a size in whole GiB, or MiB if it is less than one, that is not less."""
+    unit, name = (_GI, "Gi") if size >= _GI else (_MI, "Mi")
+    return f"{-(-size // unit)}{name}"
+
+
+def restarts(pod: Object) -> str:
+    """Return how often a pod was restarted, as `` (restarted 3 times)``; empty: never."""
+    again = max(
+        (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items()), default=0
+    )
+    return f" (restarted {count(again, 'time')})" if again else ""
 
 
 def _of_cdi(cluster: Cluster) -> tuple[Object, ...]:

@@ -44,7 +44,8 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     none = [(node, device) for node, device in absent if not _offered(scheduler, node, device)]
     none = [each for each in none if each[0] not in lost]
     none = [each for each in none if _had(scheduler, *each)] or ([] if lost else none)
-    said = [unreported_devices.words(node, found, cluster) for node, found in lost.items()] + _none_offered(none)
+    said = [unreported_devices.words(node, found, cluster) for node, found in lost.items()]
+    said += _none_offered(none, scheduler)
     said += [
         _in_use(scheduler, node, device, target.pod.requests[device])
         for node, device in absent
@@ -88,20 +89,39 @@ def _offered(scheduler: FilterPipeline, node: str, device: str) -> int:
     return (scheduler.state.nodes[node].allocatable or {}).get(device, 0)
 
 
-def _none_offered(absent: Sequence[tuple[str, str]]) -> list[str]:
+def _none_offered(absent: Sequence[tuple[str, str]], scheduler: FilterPipeline) -> list[str]:
     by_device: dict[str, list[str]] = {}
     for node, device in absent:
         by_device.setdefault(device, []).append(node)
     return [
-        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device)})"
+        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device, nodes, scheduler)})"
         for device, nodes in by_device.items()
     ]
 
 
-def _who(device: str) -> str:
+def _who(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -> str:
+    if _without_kvm(device, nodes, scheduler):
+        return "virt-handler offers other devices there, but finds no /dev/kvm"
     if node_bridges.bridge(device):
         return "this bridge does not exist there"
     return f"{'virt-handler' if device.startswith(OF_KUBEVIRT) else 'its device plugin'} offers none"
+
+
+def _without_kvm(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -> bool:
+    """Return whether the device plugin of virt-handler works on these nodes, and has no ``/dev/kvm`` there.
+
+    Source: kubevirt/kubevirt:pkg/virt-handler/device-manager/generic_device.go#healthCheck, issue 4748.
+    """
+    return device == _KVM and all(
+        any(
+            name.startswith(OF_KUBEVIRT) and number
+            for name, number in (scheduler.state.nodes[node].allocatable or {}).items()
+        )
+        for node in nodes
+    )
+
+
+_KVM: Final = f"{OF_KUBEVIRT}kvm"
 
 
 def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> str:
@@ -140,15 +160,22 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         return f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}{elsewhere}"
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         handler = virt_handlers.pod(cluster, node)
+        logs = shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler else ""
+        nodes = [name for name, other in absent if other == device]
+        if _without_kvm(device, nodes, candidates.scheduler(cluster)):
+            words = (
+                f"switch on hardware virtualization for {names(nodes)}: in the firmware, with module kvm_intel or kvm_amd, and "
+                "nested in the hypervisor below if they are VMs themselves; for tests alone, set developerConfiguration."
+                f"useEmulation of KubeVirt instead{elsewhere}"
+            )
+            return typed(words, logs)
         needs = (
             "hardware virtualization, kernel modules"
             if device.startswith(OF_KUBEVIRT)
             else "the device must exist there, bound to vfio-pci or created as a mediated device"
         )
         words = f"see why virt-handler on {node} offers no {device} ({needs}){elsewhere}"
-        return typed(
-            words, shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler else ""
-        )
+        return typed(words, logs)
     plugin = next(unreported_devices.plugins(node, device, cluster), None)
     if plugin is None:
         listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
+from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
@@ -25,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import (
     POD,
     PV,
     PVC,
+    RESOURCE_QUOTA,
     STORAGE_CLASS,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -42,11 +44,14 @@ READS: Final[Reads] = union(
     clock.READS,
     pod_starts.READS,
     filling_pods.READS,
+    waiting_disks.READS,
     {
         CDI: (),
         HCO: (),
         DATA_VOLUME: (
             "metadata.creationTimestamp",
+            "spec.storage",
+            "spec.contentType",
             "spec.source.pvc",
             "status.claimName",
             "status.phase",
@@ -54,13 +59,16 @@ READS: Final[Reads] = union(
             *_CONDITIONS,
         ),
         PVC: (
+            "metadata.annotations.volume.kubernetes.io/selected-node",
             "metadata.uid",
+            "spec.dataSourceRef.kind",
             "spec.resources.requests.storage",
             "spec.storageClassName",
             "spec.volumeName",
             "status.phase",
         ),
         PV: ("spec.capacity.storage", "spec.storageClassName", "status.phase"),
+        RESOURCE_QUOTA: ("spec", "status"),
         STORAGE_CLASS: (),
         POD: (
             "metadata.labels",
@@ -124,7 +132,7 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
         name = volume.at("dataVolume", "name").text
         try:
             found = cluster.get(DATA_VOLUME, vms.namespace_of(vm), name) if name else None
-            stuck = _of_disk(found, cluster) if found is not None else None
+            stuck = _of_disk(vm, found, cluster) if found is not None else None
         except Unseen:
             continue
         if stuck is not None:
@@ -132,7 +140,7 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     return None
 
 
-def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
+def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     """Return why a data volume is not complete.
 
     Raises:
@@ -143,8 +151,7 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
     if phase == "Succeeded" or age is None or age < _PATIENCE:
         return None
     begin = f"its disk {disk.name} is not filled{f' ({phase})' if phase else ''}"
-    said = " ".join(" ".join(each["message"].text or "" for each in disk.at("status", "conditions").items()).split())
-    if exceeded := exceeded_quotas.of(said, disk.namespace):
+    if exceeded := _exceeded(disk, cluster):
         return Problem(f"{begin}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     if copied := waiting_disks.of_copy(disk, begin, cluster):
         return copied
@@ -158,17 +165,94 @@ def _of_disk(disk: Object, cluster: Cluster) -> Problem | None:
                 return pending._replace(reason=f"{begin}: {waits}", brief=waits)
     if killed := filling_pods.killed(work.pods, begin, cluster):
         return killed
-    for pod in work.pods:
-        if why := _failure(pod, cluster):
-            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(f"{begin}: pod {pod.name} fails: {why}", _way(why), logs)
-    if warned := _warned(disk, work, cluster):
+    if failed_pod := _of_pods(vm, disk, work, begin, cluster):
+        return failed_pod
+    if warned := _warned(disk, cluster):
+        if without := waiting_disks.without_modes(warned, begin, cluster):
+            return without
         return _problem(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
         return _problem(f"{begin}: {why}", _way(why), about("describe", disk, DATA_VOLUME))
+    return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
+
+
+def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:
+    """Return why a pod that fills a disk fails; None: none does, as far as is known."""
+    for pod in work.pods:
+        if why := _failure(pod, cluster):
+            reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
+            if larger := filling_pods.larger(why, vm, disk, cluster):
+                return Problem(reason, larger, ProblemCause.NOT_REPORTED)
+            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
+            return _problem(reason, _way(why), logs)
     return None
+
+
+def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
+    """Return which quota refuses what CDI creates for a disk: by its status, an event, or by what the quota has counted.
+
+    Raises:
+        Unseen: whether its temporary claim exists could not be read.
+    """
+    said = " ".join(" ".join(each["message"].text or "" for each in disk.at("status", "conditions").items()).split())
+    if exceeded := exceeded_quotas.of(said, disk.namespace):
+        return exceeded
+    if disk.at("status", "phase").text not in _NOT_BEGUN:
+        return None
+    for _, message in _recent_warnings(disk, cluster):
+        if exceeded := exceeded_quotas.of(message, disk.namespace):
+            return exceeded
+    claim = _own_claim(disk, cluster)
+    uid = claim.metadata["uid"].text if claim is not None else None
+    if claim is None or not uid or claim.at("spec", "dataSourceRef", "kind").text not in _FILLED_BY_WAY:
+        return None
+    found = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text or "-")
+    waits = found is None or found["volumeBindingMode"].text == "WaitForFirstConsumer"
+    if claim.at("status", "phase").text != "Pending" or (waits and not claim.annotations.get(_CHOSEN)):
+        return None
+    name = f"prime-{uid}"
+    exists = cluster.get(PVC, claim.namespace, name) is not None
+    return None if exists else exceeded_quotas.of_temporary(claim, name, cluster)
+
+
+_NOT_BEGUN: Final = (None, "", "Pending")
+_FILLED_BY_WAY: Final = ("VolumeImportSource", "VolumeUploadSource")
+"""The sources from which CDI always fills a temporary claim first; a copy may be made otherwise."""
+_CHOSEN: Final = "volume.kubernetes.io/selected-node"
+
+
+def _own_claim(disk: Object, cluster: Cluster) -> Object | None:
+    return find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+
+
+def _recent_warnings(disk: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield reason and message of the warnings about a disk and its claim that are not old."""
+    current = clock.now(cluster)
+    since = current - _RECENT if current is not None else None
+    for each in filter(None, (disk, _own_claim(disk, cluster))):
+        yield from events.warnings(each, since, cluster)
+
+
+def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem | None:
+    """Return that CDI has not begun with a disk, with the last warning about it; None: it may be about to begin."""
+    claim = _own_claim(disk, cluster)
+    bound = claim is not None and claim.at("status", "phase").text not in _NOT_BEGUN
+    described = about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
+    if not bound and (said := next(_recent_warnings(disk, cluster), None)):
+        why = f"{said[0]}: {cut_middle(said[1], _LONGEST)}"
+        return _problem(f"{begin}: {why}", _way(said[1]), described)
+    if claim is None and (without := waiting_disks.of_modes(disk, begin, cluster)):
+        return without
+    if age < _LATE:
+        return None
+    why = f"CDI has not begun with it for {clock.duration(age)}, and nothing that was read says why"
+    return _problem(f"{begin}: {why}", "see the events of its claim, and what CDI logs (cdi-deployment)", described)
+
+
+_LATE: Final = timedelta(minutes=15)
+"""CDI begins within seconds. A claim waits for its provisioner for a few minutes."""
 
 
 def _way(why: str) -> str:
@@ -176,17 +260,14 @@ def _way(why: str) -> str:
     return next((way for words, way in _WAYS if words.search(why)), "correct the source of the disk")
 
 
-def _warned(disk: Object, work: FillingPods, cluster: Cluster) -> str:
+def _warned(disk: Object, cluster: Cluster) -> str:
     """Return the last warning of CDI about a disk that it does not begin to fill; empty: none, or an old one."""
     if disk.at("status", "phase").text not in (None, "", "Pending"):
         return ""
-    current = clock.now(cluster)
-    since = current - _RECENT if current is not None else None
-    claim = cluster.get(PVC, disk.namespace, work.claims[0])
-    for each in filter(None, (disk, claim)):
-        for reason in _WARNINGS:
-            if said := events.last_warning(each, reason, since, cluster):
-                return f"{reason}: {cut_middle(said, _LONGEST)}"
+    said = dict(reversed(tuple(_recent_warnings(disk, cluster))))
+    for reason in _WARNINGS:
+        if said.get(reason):
+            return f"{reason}: {cut_middle(said[reason], _LONGEST)}"
     return ""
 
 

@@ -9,21 +9,25 @@ first pod has chosen the node. Sources: kubevirt/containerized-data-importer:doc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model.commands import kubectl, typed, virtctl
+from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
+READS: Final[Reads] = {STORAGE_CLASS: (), STORAGE_PROFILE: ()}
 FIRST_START: Final = frozenset(("PendingPopulation", "WaitForFirstConsumer"))
 """Phases of a data volume that waits for the first pod that uses it."""
 _COPIES: Final = frozenset(("", "Pending", "CloneScheduled", "CloneInProgress"))
@@ -137,6 +141,67 @@ def words(vm: Object, volume: str, cluster: Cluster) -> str:
     said = (disk.condition(kind)["message"].text for kind in ("Running", "Bound", "Ready"))
     why = next(filter(None, said), "")
     return f"its disk {volume} is not filled yet ({phase}{part}{f': {cut_middle(why, _LONGEST)}' if why else ''})"
+
+
+# --- a class without access modes ----------------------------------------------------------------------------------
+
+
+_WITHOUT: Final = re.compile(r"cannot get access mode from StorageProfile ([\w.-]{1,253})")
+
+
+def without_modes(said: str, begin: str, cluster: Cluster) -> Problem | None:
+    """Return what ends that CDI knows no access mode for a disk; None: its event says something else.
+
+    CDI creates no claim then. It knows the modes of many provisioners, and an administrator names those of the others. Source:
+    kubevirt/containerized-data-importer:doc/storageprofile.md.
+    """
+    found = _WITHOUT.search(said)
+    return _of_profile(found[1], f"{begin}: {said}", cluster) if found is not None else None
+
+
+def of_modes(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
+    """Return the same for a disk without an event, from what it asks for; None: it has a mode, or that is not known."""
+    asked = disk.at("spec", "storage")
+    if not asked.present or asked["accessModes"].present:
+        return None
+    is_disk = disk.at("spec", "contentType").value != "archive"
+    name = asked["storageClassName"].text or _default(cluster, is_disk=is_disk)
+    profile = find(cluster, STORAGE_PROFILE, "", name) if name else None
+    if profile is None or any(map(_has_modes, _sets(profile))):
+        return None
+    return _of_profile(
+        profile.name, f"{begin}: it names no access mode, and StorageProfile {profile.name} has none", cluster
+    )
+
+
+def _sets(profile: Object) -> Sequence[Field]:
+    return tuple(profile.at("status", "claimPropertySets").items())
+
+
+def _default(cluster: Cluster, *, is_disk: bool = True) -> str | None:
+    of_disks = storage.marked(storage.DEFAULT_FOR_VMS, cluster) if is_disk else None
+    return of_disks or storage.marked(storage.DEFAULT_FOR_ALL, cluster)
+
+
+def _of_profile(name: str, reason: str, cluster: Cluster) -> Problem:
+    found = find(cluster, STORAGE_CLASS, "", name)
+    provisioner = found["provisioner"].text if found is not None else ""
+    facts = ["the default class"] if name == _default(cluster) else []
+    facts += [f"of provisioner {provisioner}, whose access modes CDI does not know"] if provisioner else []
+    said = f"{reason} ({' '.join(facts)})" if facts else reason
+    others = [each.name for each in cluster.known(STORAGE_PROFILE) if any(map(_has_modes, _sets(each)))]
+    other = f", or storageClassName, such as {sorted(others)[0]}" if others else ""
+    words = (
+        f"set spec.claimPropertySets of StorageProfile {name} to what its driver can, ReadWriteMany if it can that, because a "
+        f"migration needs it; or let the disk name accessModes{other}"
+    )
+    sets = [{"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}]
+    command = merge_patch(STORAGE_PROFILE, name, "", {"spec": {"claimPropertySets": sets}})
+    return _problem(said, words, command)
+
+
+def _has_modes(each: Field) -> bool:
+    return each["accessModes"].present
 
 
 def _stop(copied: CopySource) -> str:

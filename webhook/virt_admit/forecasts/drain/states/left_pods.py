@@ -1,8 +1,9 @@
-"""A launcher pod that a guest has left, and that stays since another container than the guest's own does not end.
+"""A launcher pod that a guest has left, and that stays: a container beside the guest's does not end, or nothing ends it.
 
 KubeVirt ends ``compute`` after a migration. A sidecar has to end by itself: hooks of v1alpha3 are told to (``Shutdown``), older
-ones are not. No further target pod is made while two pods of a VMI run. Sources: kubevirt/kubevirt:
-pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation; pull request 10046; issues 8395, 9838.
+ones are not. No further target pod is made while two pods of a VMI run. Where ``compute`` runs on, only a look into the pod
+tells that it has no guest (issue 16622). Sources: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go
+#handleTargetPodCreation; pull request 10046; issues 8395, 9838, 18320.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import vm_states_motion
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.messages import names
 
@@ -60,19 +61,80 @@ class LeftPod(NamedTuple):
         return typed(words, kubectl("delete", POD, self.pod.name, self.pod.namespace))
 
 
+class StalePod(NamedTuple):
+    """A pod from which a guest has migrated, and that KubeVirt has not ended."""
+
+    vmi: Object
+    pod: Object
+    migration: str
+    """The finished migration of which it was the source; empty: not known."""
+    age: timedelta
+    """Since the end of the migration."""
+    waits: str
+    """The next migration, which has no target pod; empty: there is none."""
+
+    @property
+    def here(self) -> str:
+        """Where the guest runs."""
+        return self.vmi.at("status", "nodeName").text or ""
+
+    @property
+    def reason(self) -> str:
+        """Why no migration starts, with the pod and the node of the guest."""
+        migration = f"migration {self.migration}" if self.migration else "its last migration"
+        node, waits = self.pod.at("spec", "nodeName").text, f", so {self.waits} waits" if self.waits else ""
+        return (
+            f"its source pod {self.pod.name} on {node} still runs {clock.duration(self.age)} after {migration} succeeded; the "
+            f"guest runs on {self.here}, and KubeVirt makes no target pod while two pods of it run{waits}"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What ends it: a look into the pod comes first, since two guests on one disk destroy its data."""
+        delete = kubectl("delete", POD, self.pod.name, self.pod.namespace)
+        look = shell(
+            "kubectl", "exec", argument(self.pod.name), "-n", self.pod.namespace, "-c", _GUEST, "--", "virsh", "list"
+        )
+        return typed(f"see that the source pod lists no guest any more, then delete that pod ({delete})", look)
+
+
+def stale(vmi: Object, cluster: Cluster) -> StalePod | None:
+    """Return the pod that nothing ends although its guest has migrated for at least five minutes; None: there is none."""
+    state = vmi.at("status", "migrationState")
+    age = clock.since(state["endTimestamp"].text, cluster)
+    moved = dying_pods.target(vmi, state["sourceNode"].text or "-")
+    if not moved or age is None or age < _USUAL or vmi.condition("Ready")["status"].text == "False":
+        return None
+    pod = _source(vmi, cluster)
+    if pod is None or _guest(pod).at("state", "terminated").present:
+        return None
+    waits = waiting(vmi, cluster)
+    return StalePod(vmi, pod, _migration(vmi, cluster), age, waits.name if waits is not None else "")
+
+
 def of_vmi(vmi: Object, cluster: Cluster) -> LeftPod | None:
     """Return the pod that the guest of a VMI has left for at least five minutes; None: there is none, or it may be needed."""
     state = vmi.at("status", "migrationState")
-    here, source = vmi.at("status", "nodeName").text, state["sourceNode"].text
-    if not here or state["completed"].boolean is not True or vm_states_motion.has_failed(state):
+    if (
+        not vmi.at("status", "nodeName").text
+        or state["completed"].boolean is not True
+        or vm_states_motion.has_failed(state)
+    ):
         return None
+    pod = _source(vmi, cluster)
+    return next(_left(vmi, pod, cluster), None) if pod is not None else None
+
+
+def _source(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the pod of a VMI that lives on the source node of its last migration, and that no other migration needs."""
+    here, source = vmi.at("status", "nodeName").text, vmi.at("status", "migrationState", "sourceNode").text
     found = vm_states_motion.motion(cluster)
     needed = {pod.name for each in _unfinished(vmi, cluster) if (pod := found.targets.get(each)) is not None}
     for pod in found.pods.get((vms.namespace_of(vmi), vmi.name), ()):
         node = pod.at("spec", "nodeName").text
         free = node == source and node != here and pod.name not in needed and not pod.deleted
         if free and vm_states_motion.lives(pod) and vm_states_motion.is_of(pod, vmi):
-            return next(_left(vmi, pod, cluster), None)
+            return pod
     return None
 
 
@@ -84,8 +146,7 @@ def _unfinished(vmi: Object, cluster: Cluster) -> Iterator[str]:
 
 def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
     statuses = {each["name"].text: each for each in pod.at("status", "containerStatuses").items()}
-    guest = statuses.get(_GUEST)
-    ended = guest.at("state", "terminated") if guest is not None else pod["-"]
+    ended = _guest(pod).at("state", "terminated")
     age = clock.since(ended["finishedAt"].text, cluster)
     running = [name for name, each in statuses.items() if name and each.at("state", "running").present]
     if age is None or age < _USUAL or not running:
@@ -94,6 +155,12 @@ def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
     how = f" with exit code {code}" if code is not None else ""
     when = f" at {at:%H:%M} UTC" if at is not None and age < timedelta(hours=24) else f" {clock.duration(age)} ago"
     yield LeftPod(vmi, pod, names(running), f"{how}{when}", _migration(vmi, cluster), age)
+
+
+def _guest(pod: Object) -> Field:
+    """Return the status of the container in which the guest runs; absent: the pod has none."""
+    every = pod.at("status", "containerStatuses").items()
+    return next((each for each in every if each["name"].text == _GUEST), pod["-"])
 
 
 def _migration(vmi: Object, cluster: Cluster) -> str:

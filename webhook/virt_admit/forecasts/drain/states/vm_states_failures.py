@@ -33,7 +33,7 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         launcher = launcher_changes.of_cpu(vmi, cluster)
         everywhere = len(impossible) == 1 or launcher or of_devices(vmi, cluster)
         if not open_nodes - set(impossible) or (tries >= migrations.RETRY_LOOP and everywhere):
-            if launcher:
+            if launcher or is_of_launcher(vmi, cluster):
                 return _since_update(vmi, impossible, cluster)
             untried = sorted(open_nodes - set(impossible)) if not of_devices(vmi, cluster) else []
             where = f"on each node tried so far, not yet {names(untried)}" if untried else "on every node"
@@ -54,12 +54,15 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
 
 
 def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> Ruling:
-    """Return that migrations fail since the launcher was updated, on nodes that have the same CPU."""
+    """Return that migrations fail since the launcher was updated, on nodes that have the same CPU, or for its devices."""
     said = cut_middle("; ".join(dict.fromkeys(impossible.values())), 200)
+    tried = names(sorted(impossible))
     reason = (
-        f"since the update of KubeVirt each migration {launcher_changes.words(vmi, cluster)} fails, on any node: {said}"
+        f"since the update of KubeVirt each migration {launcher_changes.words(vmi, cluster)} fails, on any node (tried: "
+        f"{tried}): {said}"
     )
-    return Ruling(StateEffect.BLOCKS, reason, CPU_LAUNCHER_REMEDY, ProblemCause.MIGRATION_FAILS)
+    remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else CPU_LAUNCHER_REMEDY
+    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
 
 
 def _why(vmi: Object, settings: MigrationSettings | None, limit: int | None) -> str:

@@ -28,6 +28,8 @@ def two_pods(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     if left is not None and left.pod.name == found.detail:
         waits = f"migration {found.migration.name} waits" if found.migration is not None else "cannot migrate"
         return Ruling(StateEffect.BLOCKS, f"{waits}, as {left.reason}", left.remedy, ProblemCause.POD_NOT_ENDING)
+    if (stale := left_pods.stale(vmi, cluster)) is not None and stale.pod.name == found.detail:
+        return Ruling(StateEffect.BLOCKS, stale.reason, stale.remedy, ProblemCause.POD_NOT_ENDING)
     reason = f"waits until its other pod {found.detail} has ended"
     if not found.late:
         return Ruling(StateEffect.WAITS, reason)
@@ -60,7 +62,9 @@ def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
             dying = dying_pods.of_pod(pod, cluster)
             return Ruling(StateEffect.BLOCKS, f"{reason}: {dying.why}", dying_pods.with_command(dying, pod))
         shown = kubectl("describe", POD, pod.name, pod.namespace)
-        return Ruling(StateEffect.UNKNOWN, reason, typed("see which of its containers still runs", shown))
+        stale = left_pods.stale(vmi, cluster)
+        remedy = stale.remedy if stale is not None else typed("see which of its containers still runs", shown)
+        return Ruling(StateEffect.UNKNOWN, reason, remedy)
     holds = (
         f"the only guest, as its VMI is not Ready ({cut(said, 120)})" if ready["status"].text == "False" else _SECOND
     )

@@ -91,9 +91,15 @@ def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     return ruled._replace(reason=f"{ruled.reason} ({refused.reason})", remedy=remedy)
 
 
+def repetition(found: VmState) -> str:
+    """Return what follows when KubeVirt gives a migration up: those of a drain or an update alone are repeated."""
+    automatic = found.migration is None or migrations.is_automatic(found.migration)
+    return ", then repeated" if automatic else ", and not repeated"
+
+
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
-    until = f"; given up at {moment(found.until, clock.now(cluster))}, then repeated" if found.until else ""
+    until = f"; given up at {moment(found.until, clock.now(cluster))}{repetition(found)}" if found.until else ""
     reason = f"its target pod{_on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
     ruled = _started_late(vmi, replace(found, late=False), pod, reason, until, cluster)

@@ -28,11 +28,12 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import data_sources, vms
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
 
+ABSENT: Final = ", which does not exist"
+"""How the words about an object end that is known not to exist."""
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference of which it is a copy."""
-
-
 _INHERITED: Final = (  # of an instance type; then of a preference
     *("annotations", "cpu", "gpus", "hostDevices", "ioThreads", "ioThreadsPolicy", "launchSecurity", "memory"),
     "nodeSelector",
@@ -246,8 +247,16 @@ _INSTANCETYPE: Final = _Matcher("instance type", "instancetypeRef", INSTANCETYPE
 _PREFERENCE: Final = _Matcher("preference", "preferenceRef", PREFERENCE, CLUSTER_PREFERENCE)
 
 
-def absent(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str] | Unseen]:
-    """Yield the field and the words of the instance type and the preference that an object names and that do not exist.
+class AbsentType(NamedTuple):
+    """An instance type or a preference that does not exist: the field that names it, what lacks where, and what helps."""
+
+    path: Path
+    words: str
+    remedy: str
+
+
+def absent(obj: Object, cluster: Cluster) -> Iterator[AbsentType | Unseen]:
+    """Yield the instance type and the preference that an object names and that do not exist.
 
     A VM that has started keeps a copy of both, which KubeVirt uses from then on.
     """
@@ -259,7 +268,11 @@ def absent(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str] | Unseen]
             continue
         try:
             if cluster.get(kind, vms.namespace_of(obj), name) is None:
-                yield named["name"].path, f"{matcher.word} {show(name)}"
+                namespace, path = vms.namespace_of(obj) if kind.namespaced else None, named["name"].path
+                words = f"{matcher.word} {show(name)} does not exist{f' in namespace {namespace}' if namespace else ''}"
+                others = sorted(each.name for each in cluster.known(kind, namespace))
+                other = f"set {path} to one that exists ({names(others, 60)})" if others else f"correct {path}"
+                yield AbsentType(path, words, f"create it, or {other}")
         except Unseen as unseen:
             yield unseen
 
@@ -340,7 +353,7 @@ def _get(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object:
     """
     found = cluster.get(kind, vms.namespace_of(obj), name)
     if found is None:
-        raise Unseen(f"{kind} {vms.namespace_of(obj)}/{name}" if kind.namespaced else f"{kind} {name}")
+        raise Unseen(f"{kind} {f'{vms.namespace_of(obj)}/{name}' if kind.namespaced else name}{ABSENT}")
     return found
 
 

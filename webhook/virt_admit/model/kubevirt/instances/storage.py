@@ -133,7 +133,11 @@ def _of_profile(storage_class: str, volume_mode: str | None, cluster: Cluster) -
                 if modes:
                     return modes
                 break
-    raise Unseen(f"access modes of {STORAGE_PROFILE} {storage_class}")
+    raise Unseen(f"access modes of {STORAGE_PROFILE} {storage_class}{NONE_THERE if profile is not None else ''}")
+
+
+NONE_THERE: Final = ", which names none"
+"""How the words about an object end that was read, and does not say what is sought."""
 
 
 class _Defaults(NamedTuple):

@@ -124,6 +124,8 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
     """Return what not to do while a VM is in this state."""
     if state.state is State.TWO_PODS and left_pods.of_vmi(vmi, cluster) is not None:
         return ()  # the guest has certainly left one of them
+    if state.state is State.TWO_PODS and (stale := left_pods.stale(vmi, cluster)) is not None:
+        return (f"do not delete the pod on {stale.here}: the guest runs in it",)
     if state.state is State.TWO_PODS and _is_left(state.detail, vmi, cluster):
         return (_OLD_POD,)
     if state.state is State.RUNNING and (state.migration is None or not migrations.is_automatic(state.migration)):

@@ -45,6 +45,7 @@ LEVEL: Final[dict[str, str]] = {
     EventEffect.STAYS: GOOD,
     EventEffect.STARTS: GOOD,
     EventEffect.REFUSED: NOTICE,
+    EventEffect.FAILS: NOTICE,
     EventEffect.NOT_RUNNING: NOTICE,
 }
 """The color of each outcome of an event; of an unknown word: UNKNOWN."""

@@ -9,12 +9,12 @@ from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.starts import start_obstacles, waiting_disks
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
-from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VM, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
+from virt_admit.model.kubevirt.instances import down_vms, expand, lifecycle, migrations, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.messages import cut
@@ -52,6 +52,8 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     vm = found.vm
     if vm is None:
         return vm_events.NOT_RUNNING, ""
+    if without := _without_type(vm, cluster):
+        return without
     if down_vms.should_run(vm) and (waits := _failed(vm) or _waits(found, cluster)):
         return f"{vm_events.NOT_RUNNING}: {waits}", ""
     lacks = start_obstacles.of_stopped(vm, cluster)
@@ -61,6 +63,16 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     if refused is not None:
         return f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
     return vm_events.NOT_RUNNING, ""
+
+
+def _without_type(vm: Object, cluster: Cluster) -> tuple[str, str] | None:
+    """Return that the instance type or the preference of a VM does not exist, and what to do; None: that is not known."""
+    missing = next((each for each in expand.absent(vm, cluster) if not isinstance(each, Unseen)), None)
+    if missing is None:
+        return None
+    begin = ":" if down_vms.should_run(vm) else ", and could not start:"
+    reason = f"{vm_events.NOT_RUNNING}{begin} its {missing.words}, so KubeVirt does not start it"
+    return reason, typed(missing.remedy, kubectl("edit", VM, vm.name, vms.namespace_of(vm)))
 
 
 def _failed(vm: Object) -> str:

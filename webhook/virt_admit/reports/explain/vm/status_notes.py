@@ -90,6 +90,8 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
         why = vm.condition("Failure")["message"].text
         words = f": {cut(why, _LONGEST)}" if why else ""
         yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
+    elif (failure := vm.condition("Failure"))["status"].text == "True" and failure["message"].text:
+        yield f"virt-controller fails with it ({failure['reason'].text or 'Failure'}): {cut(failure['message'].text, _LONGEST)}"
     required = vm.condition("RestartRequired")["status"].text == "True"
     if changed:
         refused = changed_disks.refusal(vm, cluster) if required else ""

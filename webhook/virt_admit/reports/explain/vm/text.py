@@ -141,7 +141,9 @@ def _strategy(report: VmReport) -> str:
 def _upgrade(report: VmReport) -> str:
     upgrade = report.upgrade
     if upgrade.stops:
-        return f"this VM stops it: {upgrade.stops[0]}"
+        drain = next((each.reason for each in report.events if each.event is VmEvent.DRAIN), "-")
+        again = f"as for {EVENTS[VmEvent.DRAIN]}" if len(drain) > 2 * _SHORT else drain
+        return f"this VM stops it: {upgrade.stops[0].replace(drain, again)}"
     possible = {True: "possible", False: "not possible, but not because of this VM", None: f"{UNKNOWN} as a whole"}
     moves = f", which moves it {_times(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
     return f"{possible[upgrade.possible]}{moves}"
@@ -196,6 +198,9 @@ def _unless_said(event: EventForecast, said: Mapping[str, str]) -> str:
     for reason, first in inner:
         if event.reason.endswith(reason):
             return f"{event.reason.removesuffix(reason)}as for {first}"
+        cause = f", but {reason.partition(', but ')[2]}"
+        if len(cause) > _SHORT and event.reason.endswith(cause):
+            return f"{event.reason.removesuffix(cause)}, but as for {first}"
     return event.reason
 
 
@@ -227,11 +232,19 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
         taint = next((each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), "")
         without = f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
-        by_reason.setdefault(without if elsewhere else refusal.what, []).append(refusal.node)
+        by_reason.setdefault(without if elsewhere else _unless_failed(refusal.what, report), []).append(refusal.node)
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
         yield f"and {sum(map(len, list(by_reason.values())[_MOST_NODES:]))} more", "see -o json"
+
+
+def _unless_failed(what: str, report: VmReport) -> str:
+    """Return why a node does not take the VM without the words of a failure, which stand with its migration."""
+    failures = ((each.name, each.failure.text) for each in report.migrations or () if each.failure)
+    said = ((name, text) for name, text in failures if text and len(text) > _SHORT and text in what)
+    name, text = next(said, ("", ""))
+    return what.replace(text, f"see {name}") if text else what
 
 
 _UNINITIALIZED: Final = "/uninitialized"
@@ -245,10 +258,14 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
     if found is None:
         yield (UNKNOWN,)
         return
+    said: dict[str, str] = {}
     for each in found:
         way = f"{each.source or '?'} to {each.target or '?'}"
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
-        failed = f"class {each.failure.class_}: {each.failure.text or 'no reason given'}" if each.failure else ""
+        why = (each.failure.text if each.failure else "") or "no reason given"
+        first = said.setdefault(why, each.name)
+        why = f"as {first}" if first != each.name and len(why) > _SHORT else why
+        failed = f"class {each.failure.class_}: {why}" if each.failure else ""
         by = _OTHER if each.asked_by == "other" else each.asked_by
         yield each.created or "?", each.name, each.phase, way, by, "; ".join(filter(None, (failed, took)))
 

@@ -1,0 +1,180 @@
+"""Disks that CDI does not fill: for a quota, for the size of the image, for a class without access modes, or without a word."""
+
+import pytest
+
+from tests.healthy.parts import ago
+from virt_admit.forecasts.drain.starts import unfinished_disks
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+CDI = "cdi.kubevirt.io/v1beta1"
+CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "rbd", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "rbd.example",
+    "volumeBindingMode": "Immediate",
+}
+WFFC = CLASS | {"volumeBindingMode": "WaitForFirstConsumer"}
+REFUSED = (
+    'persistentvolumeclaims "prime-u1" is forbidden: exceeded quota: q, requested: requests.storage=8Gi, '
+    "used: requests.storage=8Gi, limited: requests.storage=12Gi"
+)
+TOO_SMALL = (
+    "virtual image size 4294967296 is larger than the reported available storage 4058744094. A larger PVC is required"
+)
+NO_MODE = "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile rbd"
+
+
+def obj(kind, api, name, minutes=40, **fields):
+    metadata = {"name": name, "namespace": "shop", "creationTimestamp": ago(minutes=minutes)}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata | fields.pop("metadata", {}), **fields}
+
+
+def disk(phase="Pending", minutes=40, message="", **spec):
+    status = {"phase": phase, "conditions": [{"type": "Bound", "status": "False", "message": message}]}
+    return obj("DataVolume", CDI, "root", minutes, spec={"source": {"http": {}}} | spec, status=status)
+
+
+def claim(size="8Gi", phase="Pending", name="root", **metadata):
+    spec = {
+        "storageClassName": "rbd",
+        "dataSourceRef": {"kind": "VolumeImportSource"},
+        "resources": {"requests": {"storage": size}},
+    }
+    return obj(
+        "PersistentVolumeClaim", "v1", name, metadata={"uid": "u1", **metadata}, spec=spec, status={"phase": phase}
+    )
+
+
+def quota(hard="12Gi", used="8Gi", **spec):
+    status = {"hard": {"requests.storage": hard}, "used": {"requests.storage": used}}
+    return obj("ResourceQuota", "v1", "q", spec={"hard": status["hard"], **spec}, status=status)
+
+
+def event(reason, message, kind="PersistentVolumeClaim", minutes=2):
+    about = {"kind": kind, "name": "root", "namespace": "shop"}
+    when = {"lastTimestamp": ago(minutes=minutes)}
+    return obj(
+        "Event", "v1", f"root.{reason}", involvedObject=about, type="Warning", reason=reason, message=message, **when
+    )
+
+
+def importer(message):
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    status = {"containerStatuses": [{"name": "importer", "restartCount": 11, "lastState": ended}]}
+    spec = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "prime-u1"}}]}
+    labels = {"app": "containerized-data-importer"}
+    return obj("Pod", "v1", "importer-prime-u1", metadata={"labels": labels}, spec=spec, status=status)
+
+
+def found(*objects, templates=()):
+    vm = obj("VirtualMachine", "kubevirt.io/v1", "db")
+    volumes = [{"name": "root", "dataVolume": {"name": "root"}}]
+    vm["spec"] = {"dataVolumeTemplates": list(templates), "template": {"spec": {"volumes": volumes}}}
+    classes = () if WFFC in objects else (CLASS,)
+    every = [Object(each) for each in (vm, *classes, *objects)]
+    return unfinished_disks.problem(every[0], Snapshot(every, ["*"], time=ago()))
+
+
+def test_a_quota_refuses_the_temporary_claim():
+    stuck = found(disk(), claim(), event("ErrCreatingPVCPrime", REFUSED))
+    assert "CDI needs its size twice" in stuck.reason
+    assert "exceeded quota: q, requested: requests.storage=8Gi" in stuck.reason
+    ways = "raise ResourceQuota q to at least requests.storage 16Gi, or free 4Gi of requests.storage there"
+    assert stuck.remedy == f"{ways}, or ask for at most 6Gi: kubectl edit resourcequota q -n shop"
+
+
+def test_a_quota_is_computed_without_an_event():
+    assert found(disk(), claim(), quota()) == found(disk(), claim(), event("ErrCreatingPVCPrime", REFUSED))
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (claim(), quota(hard="16Gi")),
+        (claim(), quota(scopes=["NotTerminating"])),
+        (claim(), claim(name="prime-u1"), quota()),
+        (claim(phase="Bound"), quota()),
+        (WFFC, claim(), quota()),
+    ],
+)
+def test_a_quota_that_refuses_nothing(objects):
+    assert found(disk(minutes=10), *objects) is None
+
+
+def test_a_claim_whose_node_is_chosen():
+    chosen = {"annotations": {"volume.kubernetes.io/selected-node": "a"}}
+    assert "exceeded quota" in found(disk(), claim(**chosen), quota(), WFFC).reason
+
+
+def test_any_warning_about_a_claim_that_is_pending():
+    stuck = found(disk(minutes=10), claim(), event("VolumeFailedDelete", "the backend is read-only"))
+    assert stuck.reason == "its disk root is not filled (Pending): VolumeFailedDelete: the backend is read-only"
+    assert found(disk(minutes=10), claim(), event("VolumeFailedDelete", "the backend is read-only", minutes=35)) is None
+
+
+def test_a_disk_that_stays_pending_without_a_word():
+    stuck = found(disk(minutes=20), claim())
+    assert stuck.reason.endswith("CDI has not begun with it for 20 min, and nothing that was read says why")
+    assert stuck.remedy.endswith("kubectl describe pvc root -n shop")
+    assert found(disk(minutes=10), claim()) is None
+    assert found(disk("WaitForFirstConsumer"), claim()) is None
+    assert found(disk("ImportInProgress"), claim()) is None
+
+
+def template(block):
+    return {"metadata": {"name": "root"}, "spec": {block: {"resources": {"requests": {"storage": "4Gi"}}}}}
+
+
+def test_a_claim_as_large_as_its_image():
+    stuck = found(disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL), templates=[template("pvc")])
+    assert "fails (restarted 11 times): virtual image size 4294967296" in stuck.reason
+    assert stuck.remedy.startswith(
+        "let the disk ask for at least 5Gi (its filesystem leaves 3.8Gi of 4Gi, and spec.pvc does not add that); then delete"
+    )
+    change = '"path":"/spec/dataVolumeTemplates/0/spec/pvc/resources/requests/storage","value":"5Gi"'
+    assert change in stuck.remedy
+
+
+def test_cdi_adds_the_overhead_to_storage():
+    image = "virtual image size 6442450944 is larger than the reported available storage 4058744094"
+    stuck = found(disk("ImportInProgress", storage={}), claim("4Gi"), importer(image), templates=[template("storage")])
+    assert stuck.remedy.startswith("let the disk ask for at least 6Gi; then delete")
+
+
+def test_a_data_volume_without_a_template():
+    stuck = found(disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL))
+    assert stuck.remedy.startswith("create DataVolume root again with at least 5Gi (")
+    assert stuck.remedy.endswith(": kubectl get datavolume root -n shop -o yaml")
+
+
+def profile(name="rbd", sets=()):
+    return {
+        "apiVersion": CDI,
+        "kind": "StorageProfile",
+        "metadata": {"name": name},
+        "status": {"claimPropertySets": list(sets)},
+    }
+
+
+MODES = ({"accessModes": ["ReadWriteMany"], "volumeMode": "Block"},)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_a_class_without_access_modes(said):
+    told = (event("ErrClaimNotValid", NO_MODE, "DataVolume"),) if said else ()
+    stuck = found(disk(None, storage={}), profile(), profile("other", MODES), *told)
+    assert stuck.reason.endswith(
+        "StorageProfile rbd (the default class of provisioner rbd.example, whose access modes CDI does not know)"
+        if said
+        else "StorageProfile rbd has none (the default class of provisioner rbd.example, whose access modes CDI does not know)"
+    )
+    assert "set spec.claimPropertySets of StorageProfile rbd" in stuck.remedy
+    assert "or let the disk name accessModes, or storageClassName, such as other" in stuck.remedy
+    assert "kubectl patch storageprofile rbd --type=merge" in stuck.remedy
+
+
+def test_a_class_with_access_modes():
+    assert found(disk(None, 10, storage={}), profile(sets=MODES)) is None
+    assert found(disk(None, 10, storage={"accessModes": ["ReadWriteOnce"]}), profile()) is None
