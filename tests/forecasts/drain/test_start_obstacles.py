@@ -7,7 +7,8 @@ from tests.healthy.machines import storage_class
 from tests.healthy.parts import ago, namespaces, obj, pod
 from tests.incidents.machines import event, find, guest
 from tests.incidents.starts import CALLED, GPU, gpu, importing, pending, policy_engine, refused, starting, with_gpu
-from virt_admit.forecasts.drain.starts import start_obstacles, unreported_devices
+from virt_admit.forecasts.drain.starts import start_obstacles
+from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object

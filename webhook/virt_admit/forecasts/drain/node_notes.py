@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.control import component_states, control_path, kept_volumes, kubevirt_updates
-from virt_admit.forecasts.drain.starts import rejected_pods, unreported_devices
+from virt_admit.forecasts.drain.starts import rejected_pods
+from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments

@@ -69,8 +69,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
         return busy
     if unserved := _unserved(target, refusals, cluster):
         return unserved
-    fenced = _fenced(refusals, cluster)
-    if fenced is not None:
+    if (fenced := _fenced(refusals, cluster)) is not None:
         return fenced
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)

@@ -167,8 +167,7 @@ def pools(
     """Return the pools of a cluster.
 
     Args:
-        driver: who decides.
-        cluster: the cluster.
+        driver, cluster: who decides in it.
         max_unavailable: a number or a percentage for each pool instead of the configured one.
         load: the names of the nodes, those with the least to move first.
         begun: how far a roll-out is that is under way; empty: all nodes are still to be updated.

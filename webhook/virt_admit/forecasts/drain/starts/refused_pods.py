@@ -13,7 +13,8 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
-from virt_admit.forecasts.drain.starts import exceeded_quotas, unpermitted_devices
+from virt_admit.forecasts.drain.starts import exceeded_quotas
+from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds

@@ -10,13 +10,13 @@ from virt_admit.forecasts.drain.starts import (
     faulted_volumes,
     hotplug_phases,
     memory_kills,
-    missing_devices,
     refused_pods,
     rejected_pods,
     unfinished_disks,
     unfinished_resizes,
     unplaced,
 )
+from virt_admit.forecasts.drain.starts.devices import missing_devices
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import missing_devices, scattered_disks
+from virt_admit.forecasts.drain.starts import scattered_disks
+from virt_admit.forecasts.drain.starts.devices import missing_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import unreported_devices
-from virt_admit.forecasts.drain.starts.unreported_devices import HARVESTER, OF_KUBEVIRT, UnreportedDevice
+from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.forecasts.drain.starts.devices.unreported_devices import HARVESTER, OF_KUBEVIRT, UnreportedDevice
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model import node_bridges

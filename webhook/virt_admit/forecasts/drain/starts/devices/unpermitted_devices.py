@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import unreported_devices
+from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
