@@ -49,7 +49,7 @@ class Coverage(NamedTuple):
 
 
 def is_paused(reason: str) -> bool:
-    """Return whether a check is idle because somebody has paused it, with a pause request that says why."""
+    """Return whether a check is idle because an administrator has paused it, with a pause request that says why."""
     return reason.startswith(inactive_reasons.PAUSED_FOR)
 
 

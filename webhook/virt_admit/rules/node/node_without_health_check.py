@@ -77,7 +77,7 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _is_first(idle: list[tuple[str, str]]) -> bool:
-    """Return whether the check that is named is one that somebody has paused."""
+    """Return whether the check that is named is one that an administrator has paused."""
     return bool(idle) and coverage.is_paused(idle[0][1])
 
 

@@ -3,7 +3,7 @@
 **Why.** KubeVirt waits without an event on the VM: for a person (``ManualRecoveryRequired`` after a copy of its disks that did
 not end), for a disk that CDI does not fill, for the end of its old pod, for a pod that cannot be created or placed or started,
 or for virt-handler. The VM looks as if it were starting. A VM with the run strategy ``Manual`` or ``Once`` whose VMI has
-failed, as after a restart of the kubelet that rejects running pods, stays down until somebody starts it.
+failed, as after a restart of the kubelet that rejects running pods, stays down until it is started.
 
 **Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the VM again: the copy lacks
 data. Do not start the VM with the copy, and do not remove ``updateVolumesStrategy`` before that.

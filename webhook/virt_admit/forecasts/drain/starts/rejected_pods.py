@@ -1,6 +1,6 @@
 """Pods of a VM that kubelets reject: each new one at once, so that the VM starts again and again, or a running one.
 
-Kube-scheduler knows nothing of it. A kubelet that restarts judges the pods of its node anew, by the labels and devices of that
+Kube-scheduler knows nothing of it. A kubelet that restarts judges the pods of its node again, by the labels and devices of that
 moment, and ends those that it rejects. Rejected pods are mostly gone soon; their events are left, for an hour. Sources:
 kubernetes/kubernetes:pkg/kubelet/kubelet.go#rejectPod, :pkg/kubelet/cm/cpumanager/policy_static.go#SMTAlignmentError,
 :pkg/kubelet/cm/topologymanager/scope.go#TopologyAffinityError, :pkg/kubelet/lifecycle/predicate.go (OutOf…);

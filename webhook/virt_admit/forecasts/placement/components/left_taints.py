@@ -1,4 +1,4 @@
-"""Start-up taints whose agent is not installed: it would remove them, so they stay until somebody does.
+"""Start-up taints whose agent is not installed: it would remove them, so they stay until an administrator does.
 
 An agent removes its taint from a node once it runs there. To uninstall it leaves the taint, which keeps every new pod off the
 node: starts and migrations of VMs, and all else. Sources: cilium/cilium:Documentation/installation/taints.rst,
