@@ -15,14 +15,14 @@ from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
 from virt_admit.forecasts.placement import pod_starts, quotas
-from virt_admit.forecasts.placement.components import network_plugins, unpullable_images
+from virt_admit.forecasts.placement.components import missing_networks, network_plugins, unpullable_images
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
@@ -37,6 +37,9 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
     """Return what it means that KubeVirt did not create an object: it tells the cause in an event alone."""
     described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
     said = events.last_warning(vmi, "FailedCreate", found.since, cluster)
+    if not said and (network := networks.missing(vmi, cluster)):
+        lost = missing_networks.problem(network, "target pod")
+        return Ruling(StateEffect.BLOCKS, f"{reason}: {lost.reason}", lost.remedy, ProblemCause.NETWORK_MISSING)
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
