@@ -45,8 +45,12 @@ def is_left_over(found: VmState) -> bool:
 
 
 def way_to_stay(vmi: Object, found: VmState, cluster: Cluster) -> str:
-    """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot."""
-    return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if is_left_over(found) else ""
+    """Return how a VM stays that moves although its node is not drained; empty: it should not, or cannot.
+
+    A descheduler evicts it on purpose, and without the mark it would do so again.
+    """
+    stays = is_left_over(found) and words(vmi, cluster).startswith(_STILL)
+    return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if stays else ""
 
 
 def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
@@ -57,7 +61,7 @@ def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
     steps = (Patch("test", mark, vmi.at(*mark).text), Patch("remove", mark))
     namespace = next((each.namespace for each in cluster.known(KUBEVIRT)), "") or "kubevirt"
     account = f"--as=system:serviceaccount:{namespace}:kubevirt-controller"
-    return f"{json_patch(VMI, vmi.name, vms.namespace_of(vmi), steps)} {argument(account)}"
+    return f"{json_patch(VMI, vmi.name, vms.namespace_of(vmi), steps)} {shell(account)}"
 
 
 def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, cluster: Cluster) -> tuple[Problem, str]:

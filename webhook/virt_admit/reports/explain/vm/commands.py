@@ -8,8 +8,8 @@ from typing import Final
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_left
-from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
-from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
+from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel, way_to_stay
+from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -35,7 +35,7 @@ _LATER: Final = "; then, "
 def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], cluster: Cluster) -> Iterator[str]:
     """Yield the commands about a VM that runs."""
     name, where = argument(found.name), ("-n", found.namespace)
-    if _has_mark(state):
+    if state.state is State.STALE_MARK or way_to_stay(found.obj, state, cluster):
         yield evacuate_cancel(found.obj, cluster)
     for namespace, holder in state.holders[:1]:
         yield shell("virt-admit", "explain", f"vm/{holder}", "-n", namespace)
@@ -67,10 +67,6 @@ def _is_cordoned(node: str, cluster: Cluster) -> bool:
 
 _OF_TARGET: Final = (State.UNSCHEDULABLE, State.TARGET_PENDING, State.TARGET_NOT_READY, State.PREPARING)
 """States in which the target pod tells why the migration does not go on."""
-
-
-def _has_mark(state: VmState) -> bool:
-    return state.state is State.STALE_MARK or Flag.LEFTOVER in state.flags
 
 
 def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> Iterator[str]:
