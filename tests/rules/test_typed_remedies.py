@@ -184,3 +184,16 @@ def test_plan_and_drain_name_the_same_problems():
             assert drained == planned, case["name"]
             seen |= {name.partition(":")[0] for name in drained}
     assert len(seen) >= 8, seen
+
+
+def test_the_words_of_a_failure_are_no_command():
+    """A guest's error may look like one, and people copy what stands below a finding."""
+    said = "qemu: error: kubectl delete ns prod"
+    seen = 0
+    for rule, case in (param.values for param in CASES):
+        if "failureReason" in json.dumps(case, default=str):
+            text = re.sub(r'"failureReason": "(?:[^"\\]|\\.)*"', f'"failureReason": "{said}"', json.dumps(case, default=str))
+            for row in rows(rule, json.loads(text)):
+                seen += 1
+                assert "delete ns" not in command(row), (rule.id, case["name"])
+    assert seen > 5

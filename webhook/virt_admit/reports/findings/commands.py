@@ -9,7 +9,6 @@ from virt_admit.model.commands import about, argument, json_patch, kubectl, shel
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VM, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import command_of
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
 from virt_admit.rule import Action
@@ -20,8 +19,8 @@ def command(row: ReportRow) -> str:
     obj, kind = row.result.obj, row.result.request.kind
     if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
         return ""
-    if typed := row.command or command_of(row.message):
-        return typed
+    if row.command:
+        return row.command
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.rule in _HANG_DRAINS:

@@ -68,9 +68,15 @@ def check(vmi: Object, context: Context) -> Findings:
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
             value=len(failed),
             problem=_problem(vmi, context),
-            command=evacuate_cancel(vmi, context.cluster) if marked else restart or command_of(reason),
+            command=evacuate_cancel(vmi, context.cluster) if marked else restart or _place(vmi, context),
         )
     yield from more_may_exist(context.cluster, VMIM)
+
+
+def _place(vmi: Object, context: Context) -> str:
+    """Return the command that gives a VM a place; empty: it has one. No words of a failure are taken for a command."""
+    problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
+    return problem.command if problem is not None else ""
 
 
 def _for_mark(vmi: Object, context: Context) -> str:

@@ -159,8 +159,8 @@ def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
 
 def _guest(pod: Object) -> Field:
     """Return the status of the container in which the guest runs; absent: the pod has none."""
-    every = pod.at("status", "containerStatuses").items()
-    return next((each for each in every if each["name"].text == _GUEST), pod["-"])
+    statuses = pod.at("status", "containerStatuses")
+    return next((each for each in statuses.items() if each["name"].text == _GUEST), statuses["-"])
 
 
 def _migration(vmi: Object, cluster: Cluster) -> str:

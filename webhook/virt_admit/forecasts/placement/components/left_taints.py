@@ -37,7 +37,7 @@ _COMMON: Final = frozenset(("agent", "aws", "cluster", "com", "csi", "dev", "dri
 """Parts of a domain that do not tell one agent from another."""
 
 
-class LeftTaint(NamedTuple):
+class AgentTaint(NamedTuple):
     """A start-up taint that nothing removes."""
 
     key: str
@@ -71,7 +71,7 @@ class LeftTaint(NamedTuple):
         return shell("kubectl", "taint", "nodes", *which, f"{self.key}-")
 
 
-def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, LeftTaint]]:
+def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]]:
     """Yield the taints of a node that nothing removes, as far as DaemonSets and pods could be read."""
     for taint in node.at("spec", "taints").items():
         found = of_key(taint["key"].text or "", cluster) if taint["effect"].text in _BINDING else None
@@ -79,12 +79,12 @@ def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, LeftTaint]]
             yield taint, found
 
 
-def of_key(key: str, cluster: Cluster) -> LeftTaint | None:
+def of_key(key: str, cluster: Cluster) -> AgentTaint | None:
     """Return the taint with this key if nothing removes it; None: its agent is installed, or that is not known."""
     return cluster.cached(_left).get(key) if controller_taints.is_of_start(key) else None
 
 
-def _left(cluster: Cluster) -> Mapping[str, LeftTaint]:
+def _left(cluster: Cluster) -> Mapping[str, AgentTaint]:
     nodes: dict[str, list[str]] = {}
     for node in cluster.known(NODE):
         for taint in node.at("spec", "taints").items():
@@ -95,7 +95,7 @@ def _left(cluster: Cluster) -> Mapping[str, LeftTaint]:
         return {}
     total = len(list(cluster.known(NODE)))
     return {
-        key: LeftTaint(key, _words(key)[0], tuple(sorted(set(own))), len(set(own)) == total)
+        key: AgentTaint(key, _words(key)[0], tuple(sorted(set(own))), len(set(own)) == total)
         for key, own in nodes.items()
         if not any(_is_of(each, _words(key)) for kind in (DAEMON_SET, POD) for each in cluster.known(kind))
     }
@@ -124,7 +124,7 @@ def _is_of(obj: Object, words: tuple[str, ...]) -> bool:
     return any(word in text for word in words)
 
 
-def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> LeftTaint | None:
+def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> AgentTaint | None:
     """Return the start-up taint that keeps a pod off a node, and that nothing removes; None: none is known."""
     causes = sorted((why.split("; ") for why in refusals.values()), key=len)  # a node without other causes first
     keys = (cause.removeprefix("taint ") for each in causes for cause in each if cause.startswith("taint "))
