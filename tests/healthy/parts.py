@@ -98,7 +98,7 @@ def node(
         notes |= {"kubevirt.io/heartbeat": ago(seconds=30), "kubevirt.io/ksm-handler-managed": "false"}
         size |= KVM
     spec: Object = {"podCIDR": "10.244.0.0/24", "providerID": f"metal3://{name}"}
-    stains = list(taints)
+    stains = [dict(taint) for taint in taints]
     if unschedulable:
         spec["unschedulable"] = True
         stains.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": ago(minutes=4)})
