@@ -152,8 +152,16 @@ def test_a_template_without_a_size():
 @pytest.mark.parametrize(
     ("reason", "said", "way"),
     [
-        ("ErrClaimNotValid", 'storageclass.storage.k8s.io "fast" not found', "correct what the disk asks for (storage)"),
-        ("ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found', "create that StorageClass, or let the disk"),
+        (
+            "ErrClaimNotValid",
+            'storageclass.storage.k8s.io "fast" not found',
+            "correct what the disk asks for (storage)",
+        ),
+        (
+            "ProvisioningFailed",
+            'storageclass.storage.k8s.io "fast" not found',
+            "create that StorageClass, or let the disk",
+        ),
         ("ErrUnableToCreate", 'pods is forbidden: User "cdi" cannot create', "let the operator of CDI restore"),
         ("ErrUnableToCreate", "the certificate of the webhook is not valid", "correct what it says"),
     ],

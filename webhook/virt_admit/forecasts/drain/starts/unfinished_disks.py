@@ -258,7 +258,7 @@ _LATE: Final = timedelta(minutes=15)
 
 
 def _way(why: str, *, of_pod: bool = False) -> str:
-    """Return what ends a failure of CDI, as far as its words tell it. ``of_pod``: whether a pod that fills the disk says them."""
+    """Return what ends a failure of CDI, as far as its words tell it. ``of_pod``: whether a pod that fills it says them."""
     ways = (*_SAID, *_OF_SOURCE) if of_pod else _SAID
     found = (way for words, way in ways if re.search(words, why, re.IGNORECASE))
     return next(found, "correct the source of the disk" if of_pod else "correct what it says")
