@@ -137,6 +137,7 @@ def test_a_pod_of_another_disk_is_not_accused():
     ("said", "way"),
     [
         ("x509: certificate signed by unknown authority", "give the source of the disk the CA of that server"),
+        ("x509: certificate has expired or is not yet valid", "renew the certificate of that server"),
         (
             "dial tcp: lookup images.example.com: no such host",
             "let the pods of CDI reach that server, or correct the address",

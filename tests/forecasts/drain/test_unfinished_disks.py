@@ -143,6 +143,34 @@ def test_cdi_adds_the_overhead_to_storage():
     assert stuck.remedy.startswith("let the disk ask for at least 6Gi; then delete")
 
 
+def test_a_template_without_a_size():
+    copy = {"metadata": {"name": "root"}, "spec": {"pvc": {}}}
+    stuck = found(disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL), templates=[copy])
+    assert "kubectl edit vm db -n shop" in stuck.remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "way"),
+    [
+        (
+            "ErrClaimNotValid",
+            'storageclass.storage.k8s.io "fast" not found',
+            "correct what the disk asks for (storage)",
+        ),
+        (
+            "ProvisioningFailed",
+            'storageclass.storage.k8s.io "fast" not found',
+            "create that StorageClass, or let the disk",
+        ),
+        ("ErrUnableToCreate", 'pods is forbidden: User "cdi" cannot create', "let the operator of CDI restore"),
+        ("ErrUnableToCreate", "the certificate of the webhook is not valid", "correct what it says"),
+    ],
+)
+def test_the_words_of_an_event_are_not_about_the_source(reason, said, way):
+    told = event(reason, said, "DataVolume")
+    assert found(disk(minutes=10), told).remedy.startswith(way)
+
+
 def test_a_data_volume_without_a_template():
     stuck = found(disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL))
     assert stuck.remedy.startswith("create DataVolume root again with at least 5Gi (")
@@ -172,7 +200,7 @@ def test_a_class_without_access_modes(said):
     )
     assert "set spec.claimPropertySets of StorageProfile rbd" in stuck.remedy
     assert "or let the disk name accessModes, or storageClassName, such as other" in stuck.remedy
-    assert "kubectl patch storageprofile rbd --type=merge" in stuck.remedy
+    assert stuck.remedy.endswith(": kubectl edit storageprofile rbd")
 
 
 def test_a_class_with_access_modes():

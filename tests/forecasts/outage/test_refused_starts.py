@@ -50,3 +50,11 @@ def test_a_quota_was_lowered_below_what_others_use() -> None:
 )
 def test_what_refuses_nothing_or_only_a_second_pod(allowed: Any) -> None:
     assert lost(allowed, nhc()).outcome == "restarts"
+
+
+@pytest.mark.parametrize(("phase", "outcome"), [("Running", "restarts"), ("Succeeded", "never restarts")])
+def test_a_quota_counts_no_pod_that_has_ended(phase: str, outcome: str) -> None:
+    """What a pod of the lost node has is freed, unless the quota has not counted it."""
+    requests = {"containers": [{"name": "a", "resources": {"requests": {"memory": "50Gi"}}}]}
+    other = manifest("v1", "Pod", "job", "shop", spec={"nodeName": "n1", **requests}, status={"phase": phase})
+    assert lost(quota("40Gi", "60Gi"), other, nhc()).outcome == outcome

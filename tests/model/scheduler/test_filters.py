@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from virt_admit.forecasts.placement import candidates
+from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.scheduler import pods
 from virt_admit.model.scheduler.packing import Item, pack
 from virt_admit.model.scheduler.pod_placement import Placement
+from virt_admit.model.scheduler.volumes import StorageOffers
 
 ZONE = "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -102,6 +104,24 @@ def test_the_capacity_that_a_driver_reports_decides_where_a_claim_can_be_bound()
         "a": "storage for claim disk: lvm.example reports 10Gi there, 20Gi needed",
         "d": "storage for claim disk: lvm.example reports nothing there, 20Gi needed",
     }
+
+
+def test_an_offer_is_found_by_the_label_of_its_node() -> None:
+    """Each node has an offer of its own, and one is for all nodes of a zone."""
+    looked = []
+
+    class Counted(dict[str, str]):
+        def get(self, key: str, default: Any = None) -> Any:
+            looked.append(key)
+            return super().get(key, default)
+
+    each = [(selectors.parse({"matchLabels": {ZONE: "z", "topology.lvm/node": str(i)}}), i) for i in range(100)]
+    offers = StorageOffers((*each, (selectors.parse({"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}), 7)))
+
+    assert offers.most(Counted({ZONE: "z", "topology.lvm/node": "42"})) == 42
+    assert len(looked) < 10
+    assert offers.most({ZONE: "y"}) == 7
+    assert offers.most({}) is None
 
 
 def test_free_storage_passes() -> None:

@@ -94,7 +94,7 @@ def scheduler_words(text: str, length: int) -> str:
     begin, _, reasons = found.replace(" node(s)", "").partition("nodes are available: ")
     begin, left = f"{begin}nodes are available: ", _REASON.split(reasons)
     left.sort(key=lambda each: _CONTROL_PLANE in each)
-    for number in range(len(left), 0, -1):
+    for number in range(min(len(left), length // len("1 x, ")), 0, -1):  # no more of them fit
         more = f" and {count(len(left) - number, 'more reason')}" if number < len(left) else ""
         short = f"{begin}{', '.join(left[:number])}{more}"
         if len(short) <= length:

@@ -56,7 +56,7 @@ def test_a_priority_class_that_does_not_exist():
             "kubectl describe securitycontextconstraints kubevirt-controller",
         ),
         (
-            "failed quota: small: must specify limits.cpu for: compute; limits.memory for: compute",
+            "failed quota: small: must specify limits.cpu for: compute,guest-console-log; limits.memory for: compute",
             "set limits.cpu, limits.memory in the resources of the VM, which ResourceQuota small",
             "kubectl edit resourcequota small -n shop",
         ),

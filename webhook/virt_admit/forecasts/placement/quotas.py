@@ -26,6 +26,7 @@ from virt_admit.model.kubevirt.settings.versions import Version, has_release
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources, amount, are_quantities, show
 
 READS: Final = union(migration_demand.READS, {RESOURCE_QUOTA: ("spec", "status")})
@@ -84,6 +85,18 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
         raise Unseen(unseen)
 
 
+def migration_refusal(vmi: Object, cluster: Cluster) -> str:
+    """Return why LimitRanges refuse the second launcher pod of a VMI; empty: they do not.
+
+    Raises:
+        Unseen: one may, and what the pod requests could not be read.
+    """
+    ranges = limit_ranges.of_namespace(cluster, vms.namespace_of(vmi))
+    if ranges and (unseen := candidates.unseen_size(vmi, cluster)):
+        raise Unseen(unseen)
+    return limit_ranges.refusal(migration_demand.demand(vmi, cluster).launcher, ranges) if ranges else ""
+
+
 _OWN: Final = "change what the pod requests, or the LimitRange"
 
 
@@ -107,8 +120,8 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
         root, command = problem_of(ProblemCause.LIMIT_RANGE, vmi), _edit(ranges, namespace)
         return Problem(f"{refused}: {EACH}", typed(_OWN, command), id=root, command=command)
     counted = _usage([size], 0)
-    gone = [pod for pod in cluster.known(POD, namespace) if pod.at("spec", "nodeName").text in nodes] if known else []
-    freed = _usage((pod_size.read(pod["spec"]) for pod in gone), 0)
+    by_node = cluster.cached(_counted).get(namespace, {}) if known and nodes else {}
+    freed = _total(by_node.get(node, {}) for node in nodes)
     for quota in known:
         used = _used(quota) if counts_pods_of(quota, vmi.at("spec", "priorityClassName").text or "") else {}
         for name, limit in hard_limits(quota).items():
@@ -122,6 +135,24 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
 
 
 EACH: Final = "every new pod of it is refused"
+
+
+def _counted(cluster: Cluster) -> Mapping[str, Mapping[str, Counter[str]]]:
+    """Return what quotas count for the pods of a namespace on a node. They count no pod that has ended (pods.go#QuotaV1Pod)."""
+    found: dict[str, dict[str, Counter[str]]] = {}
+    for pod in cluster.known(POD):
+        node = pod.at("spec", "nodeName").text
+        if node and pod.at("status", "phase").text not in FINISHED:
+            of_node = found.setdefault(pod.namespace or "default", {}).setdefault(node, Counter())
+            of_node.update(_usage([pod_size.read(pod["spec"])], 0))
+    return found
+
+
+def _total(parts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return total
 
 
 def _as_restarted(vmi: Object, cluster: Cluster) -> ExpandedVmi | None:

@@ -83,12 +83,27 @@ def failed(plan: Object, cluster: Cluster) -> FailedJob | None:
     found = _FAILED.match(said["message"].text or "")
     if said["status"].text != "False" or said["reason"].text != "JobFailed" or found is None:
         return None
-    node = next((each for each in cluster.known(NODE) if found[2] in (each.name, _host(each))), None)
+    node = cluster.cached(_by_name).get(found[2])
     runs = unfinished(cluster).get((plan.namespace, plan.name), ())
     if node is None or _is_done(plan, node) or any(pod.labels.get(ON_NODE) == found[2] for pod in runs):
         return None
     since = said["lastUpdateTime"].text or said["lastTransitionTime"].text or ""
     return FailedJob(plan, found[1] or "", node.name, " ".join((found[3] or "").split()), since)
+
+
+def _by_name(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the nodes by their names and host names."""
+    found: dict[str, Object] = {}
+    for node in cluster.known(NODE):
+        for name in filter(None, (node.name, _host(node))):
+            found.setdefault(name, node)
+    return found
+
+
+def _failed_jobs(cluster: Cluster) -> Mapping[tuple[str, str], FailedJob]:
+    """Return the failed Jobs by namespace and name of their Plans."""
+    jobs = (failed(plan, cluster) for plan in cluster.known(PLAN))
+    return {(job.plan.namespace, job.plan.name): job for job in jobs if job is not None}
 
 
 def standing(job: FailedJob, cluster: Cluster) -> StandingOrder:
@@ -156,8 +171,8 @@ def remedy(job: FailedJob, cluster: Cluster) -> str:
 
 def left_cordoned(node: Object, cluster: Cluster) -> FailedJob | None:
     """Return the failed Job that has left a node cordoned; None: none has."""
-    found = (failed(plan, cluster) for plan in cluster.known(PLAN) if _cordons(plan))
-    return next((job for job in found if job is not None and job.node == node.name), None)
+    found = cluster.cached(_failed_jobs).values()
+    return next((job for job in found if job.node == node.name and _cordons(job.plan)), None)
 
 
 def _cordons(plan: Object) -> bool:
@@ -230,7 +245,7 @@ def _done(plan: Object) -> NodeUpdate:
 def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
     if _is_done(plan, node):
         return _done(plan)
-    job = failed(plan, cluster)
+    job = cluster.cached(_failed_jobs).get((plan.namespace, plan.name))
     if job is not None and job.node == node.name:
         return NodeUpdate(PLAN.kind, plan.name, Phase.FAILING, clock.instant(job.since), True, words(job, cluster))
     pods = unfinished(cluster).get((plan.namespace, plan.name), ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes import selectors
@@ -59,6 +59,38 @@ NO_STORAGE: Final = "storage for claim "
 
 
 @dataclass(frozen=True, slots=True)
+class StorageOffers:
+    """The largest possible volume of a StorageClass, by the labels of nodes. A class may have an offer for each node."""
+
+    every: tuple[tuple[Selector, int], ...] = ()
+    _by_label: dict[tuple[str, str] | None, list[tuple[Selector, int]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The offers by a label that the nodes must have; None: by none."""
+
+    def __post_init__(self) -> None:
+        for offer in self.every:
+            self._by_label.setdefault(_demanded(offer[0]), []).append(offer)
+
+    def __hash__(self) -> int:
+        """Return a hash that does not look at each offer."""
+        return hash((len(self.every), self.every[:1]))
+
+    def most(self, labels: Mapping[str, Any]) -> int | None:
+        """Return the largest volume of a node with these labels; None: nothing is offered there."""
+        given = ((key, value) for key, value in labels.items() if isinstance(value, str))
+        asked = (each for label in (None, *given) for each in self._by_label.get(label, ()))
+        return max((size for nodes, size in asked if nodes.matches(labels)), default=None)
+
+
+def _demanded(selector: Selector) -> tuple[str, str] | None:
+    """Return a label without which the selector matches nothing, that of one node first; None: it demands no single value."""
+    exact = (each for each in selector.requirements if each.operator == selectors.IN and len(each.values) == 1)
+    labels = ((each.key, next(iter(each.values))) for each in exact)
+    return min(labels, key=lambda label: (not label[0].endswith(_NODE_KEYS), label), default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class FreeStorage:
     """What a CSI driver says that nodes have left for a claim that is bound when its pod has a node.
 
@@ -71,12 +103,11 @@ class FreeStorage:
     """What the claim requests, in bytes."""
     allowed: NodeSelector | None
     """The topologies of the StorageClass; None: all."""
-    offers: tuple[tuple[Selector, int], ...]
-    """The largest possible volume of the nodes with some labels."""
+    offers: StorageOffers
 
     def most(self, labels: Mapping[str, Any]) -> int | None:
         """Return the largest volume that a node may get; None: the driver says nothing about it."""
-        return max((size for nodes, size in self.offers if nodes.matches(labels)), default=None)
+        return self.offers.most(labels)
 
     @property
     def needed(self) -> str:
@@ -256,7 +287,7 @@ def _free_storage(found: Object, chosen: Object, cluster: Cluster) -> FreeStorag
         raise Unseen(unread or blind)
     terms = [{"matchExpressions": _expressions(term)} for term in chosen["allowedTopologies"].items()]
     allowed = parse_node_selector({"nodeSelectorTerms": terms}) if terms else None
-    return FreeStorage(driver, chosen.name, size, allowed, capacities.get(chosen.name, ()))
+    return FreeStorage(driver, chosen.name, size, allowed, capacities.get(chosen.name, StorageOffers()))
 
 
 def _expressions(term: Field) -> list[dict[str, Any]]:
@@ -271,7 +302,7 @@ def _classes_with_volumes(cluster: Cluster) -> tuple[frozenset[str], str]:
     return frozenset(each.at("spec", "storageClassName").text or "" for each in free), unread
 
 
-def _capacities(cluster: Cluster) -> tuple[Mapping[str, tuple[tuple[Selector, int], ...]], str]:
+def _capacities(cluster: Cluster) -> tuple[Mapping[str, StorageOffers], str]:
     """Return what the CSIStorageCapacities of each StorageClass say, and what could not be read."""
     found: dict[str, list[tuple[Selector, int]]] = {}
     listed, unread = gather(cluster.list(CSI_CAPACITY))
@@ -280,7 +311,7 @@ def _capacities(cluster: Cluster) -> tuple[Mapping[str, tuple[tuple[Selector, in
         if each["nodeTopology"].is_map and most.present:
             offer = selectors.parse(each["nodeTopology"].value), amount(MEMORY, most.value)
             found.setdefault(each["storageClassName"].text or "", []).append(offer)
-    return {name: tuple(offers) for name, offers in found.items()}, unread
+    return {name: StorageOffers(tuple(offers)) for name, offers in found.items()}, unread
 
 
 def _is_exclusive(found: Object) -> bool:

@@ -40,8 +40,8 @@ def check(obj: Object, context: Context) -> Findings:
     if blocking:
         yield Finding(
             setting(obj, Setting.EVICTION_STRATEGY).path,
-            f"{count(len(blocking), 'VM')} cannot live-migrate and would block drains and upgrades. "
-            f"{_remedy(blocking, context.cluster)}: {names((vmi.full_name for vmi in blocking), 50)}",
+            f"{count(len(blocking), 'VM')} cannot live-migrate and would block drains and upgrades: "
+            f"{names((vmi.full_name for vmi in blocking), 50)}. {_remedy(blocking, context.cluster)}",
             value=("LiveMigrate", len(blocking)),
         )
     if unseen:
@@ -51,8 +51,8 @@ def check(obj: Object, context: Context) -> Findings:
 
 def _remedy(blocking: Sequence[Object], cluster: Cluster) -> str:
     if kept := changed_disks.endangered(blocking, cluster):
-        return kept.rstrip(".")
-    return f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}"
+        return kept
+    return f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}."
 
 
 def _blocking_vms(cluster: Cluster) -> tuple[Sequence[Object], str]:

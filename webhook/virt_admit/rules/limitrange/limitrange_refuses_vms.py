@@ -1,7 +1,7 @@
 """A LimitRange refuses every new pod of a VM that runs.
 
-**Why.** Its pod was made before the LimitRange, or before a change of it. The VM runs on, but neither a migration nor a restart
-of it begins: the API server refuses the new pod. So a drain of its node hangs, and after the loss of its node it stays off.
+**Why.** Its pod was made before the LimitRange, or before a change of it. The VM runs on, but a migration or a restart of it
+does not begin: the API server refuses the new pod. So a drain of its node hangs, and after the loss of its node it stays off.
 
 **Fix.** Raise what the message names in the LimitRange, or change what the VM asks for.
 """
@@ -49,22 +49,36 @@ from virt_admit.rule import (
 )
 def check(limits: Object, context: Context) -> Findings:
     found, unseen = gather(context.cluster.list(VMI, vms.namespace_of(limits)))
-    refused: dict[str, str] = {}
+    refused: dict[str, dict[str, str]] = {}
     for vmi in filter(vmis.running, found):
-        problem = None if vmi.deleted else quotas.start_refusal(vmi, (), context.cluster)
-        whose, _, why = problem.reason.partition(": ") if problem is not None else ("", "", "")
-        if limits.name in whose.removeprefix("LimitRange ").split(", ") and whose.startswith("LimitRange "):
-            refused[vmi.name] = why.removesuffix(f": {quotas.EACH}")
-    if refused:
-        name, why = next(iter(sorted(refused.items())))
-        more = f" and {count(len(refused) - 1, 'more VM')}" if len(refused) > 1 else ""
+        if vmi.deleted:
+            continue
+        try:
+            migration = _why(limits, quotas.migration_refusal(vmi, context.cluster))
+        except Unseen as missing:
+            migration, unseen = "", unseen or missing.what
+        start = quotas.start_refusal(vmi, (), context.cluster) if vmis.owner(vmi, VM.kind) else None
+        restart = _why(limits, start.reason.removesuffix(f": {quotas.EACH}") if start is not None else "")
+        what = " and ".join(["its migration"] * bool(migration) + ["its restart"] * bool(restart))
+        if what:
+            refused.setdefault(what, {})[vmi.name] = migration or restart
+    for what, reasons in refused.items():
+        name, why = min(reasons.items())
+        more = f" and {count(len(reasons) - 1, 'more VM')}" if len(reasons) > 1 else ""
         path = limits.at("spec", "limits").path
         yield Finding(
             path,
-            f"{why}: every new pod of VM {name[:63]}{more} is refused, so that its migration and its restart never begin. "
+            f"{why}: the new pod of VM {name[:63]}{more} is refused, so that {what} never begin{'s' * (' and ' not in what)}. "
             "Raise it in the LimitRange, or change what the VM asks for.",
-            value=sorted(refused),
+            value=sorted(reasons),
             problem=problem_of(ProblemCause.LIMIT_RANGE, limits),
         )
     if unseen:
         yield Unseen(unseen)
+
+
+def _why(limits: Object, said: str) -> str:
+    """Return what a LimitRange refuses of a pod; empty: it refuses nothing, or another one does."""
+    whose, _, why = said.partition(": ")
+    is_own = whose.startswith("LimitRange ") and limits.name in whose.removeprefix("LimitRange ").split(", ")
+    return why if is_own else ""

@@ -8,18 +8,22 @@ An hour is enough, or twice the time of the slowest Machine whose node came. A M
 **Fix.** Provide what it waits for. Or mark it for deletion, and lower the replicas of its MachineSet: it is deleted first then.
 """
 
+from collections.abc import Mapping
+
 from virt_admit.forecasts.remediation import control_plane_deadlocks
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.messages import advice_of, command_of, sentence
 from virt_admit.model.remediation import machine_starts, machines
+from virt_admit.model.remediation.machine_starts import OverdueMachine
 from virt_admit.rule import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
     MACHINE,
     MACHINE_SET,
     Action,
+    Cluster,
     Context,
     Finding,
     Findings,
@@ -57,10 +61,8 @@ def check(machine: Object, context: Context) -> Findings:
         yield Finding(path, message, value=machine.name, command=command_of(stuck.remedy))
         return
     is_capi = kinds.of(machine) is CAPI_MACHINE
-    overdue = machine_starts.overdue if is_capi else machine_starts.overdue_of_openshift
-    for late in overdue(context.cluster):
-        if late.machine.full_name != machine.full_name or not late.certain:
-            continue
+    late = context.cluster.cached(_late_of_capi if is_capi else _late_of_openshift).get(machine.full_name)
+    if late is not None and late.certain:
         owner = _set_of(machine, context)
         has = _count(owner)
         provide = "Register another host" if late.shortage else "Provide what it waits for"
@@ -69,6 +71,14 @@ def check(machine: Object, context: Context) -> Findings:
         ways = (f"{sentence(late.why)}{has} {provide}{instead}.", f"{sentence(late.why)} {provide}.")
         command = about("describe", machine, CAPI_MACHINE if is_capi else MACHINE)
         yield Finding(path, check.first_that_fits(path, *ways), value=machine.name, command=command)
+
+
+def _late_of_capi(cluster: Cluster) -> Mapping[str, OverdueMachine]:
+    return {late.machine.full_name: late for late in machine_starts.overdue(cluster)}
+
+
+def _late_of_openshift(cluster: Cluster) -> Mapping[str, OverdueMachine]:
+    return {late.machine.full_name: late for late in machine_starts.overdue_of_openshift(cluster)}
 
 
 def _set_of(machine: Object, context: Context) -> Object | None:

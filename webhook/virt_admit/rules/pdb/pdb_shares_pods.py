@@ -6,11 +6,15 @@ at its node, and an upgrade stops there.
 **Fix.** Keep one budget for these pods, or narrow a selector. A chart often brings one of them.
 """
 
+from collections.abc import Mapping, Sequence
+
 from virt_admit.forecasts.drain.budgets import evicted_pods, operator_budgets, pod_budgets
 from virt_admit.model.commands import kubectl
+from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.rule import (
     PDB,
     POD,
+    VMI,
     Action,
     Cluster,
     Context,
@@ -20,7 +24,6 @@ from virt_admit.rule import (
     ProblemCause,
     Unseen,
     count,
-    gather,
     names,
     problem_of,
     rule,
@@ -48,42 +51,50 @@ from virt_admit.rule import (
     ),
 )
 def check(budget: Object, context: Context) -> Findings:
-    if not budget.at("spec", "selector").is_map:
+    if not budget.at("spec", "selector").is_map or _is_of_kubevirt(budget):
         return
     cluster, namespace = context.cluster, budget.namespace or "default"
-    pods, unseen = gather(pod_budgets.selected(budget, cluster.list(POD, namespace)))
-    others: dict[str, None] = {}
-    shared = []
-    for pod in pods:
-        found = [each.name for each in _others(budget, pod, cluster)]
-        if found and _is_evicted(pod):
-            shared.append(pod)
-            others |= dict.fromkeys(found)
-    told = [name for name in others if name < budget.name]
-    if shared and not told:  # once for each pod: the first of its budgets tells
+    shared = cluster.cached(_told_by).get((namespace, budget.name))
+    if shared:
+        others = sorted({name for _, names_of in shared for name in names_of})
+        pods = [pod for pod, _ in shared]
         path = budget.at("spec", "selector").path
-        also = f"PodDisruptionBudget{'s' * (len(others) > 1)} {names(sorted(others))}"
-        on = sorted({pod.at("spec", "nodeName").text or "" for pod in shared})
+        also = f"PodDisruptionBudget{'s' * (len(others) > 1)} {names(others)}"
+        on = sorted({pod.at("spec", "nodeName").text or "" for pod in pods})
         yield Finding(
             path,
-            f"{also} select{'s' * (len(others) == 1)} {count(len(shared), 'pod')} of it too, such as {shared[0].name}: the "
+            f"{also} select{'s' * (len(others) == 1)} {count(len(pods), 'pod')} of it too, such as {pods[0].name}: the "
             f"Eviction API refuses such pods, whatever the budgets allow, so a drain of {names(on)} never ends. Keep one "
             "budget for these pods, or narrow a selector.",
-            value=sorted(others),
+            value=others,
             problem=problem_of(ProblemCause.SEVERAL_BUDGETS, budget),
             command=kubectl("describe", PDB, "", namespace),
         )
-    elif unseen:
+    elif unseen := unlisted(cluster, POD):
         raise Unseen(unseen)
 
 
-def _others(budget: Object, pod: Object, cluster: Cluster) -> list[Object]:
-    """Return the other budgets of a pod; none where one operator replaces its budget by another one."""
+def _is_of_kubevirt(budget: Object) -> bool:
+    """Return whether KubeVirt wrote a budget: it selects the pods of one VM alone."""
+    return any(each["kind"].text == VMI.kind for each in budget.metadata["ownerReferences"].items())
+
+
+def _told_by(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[tuple[Object, Sequence[str]]]]:
+    """Return the pods with several budgets and the names of the others, by the budget that tells: the first by name."""
+    found: dict[tuple[str, str], list[tuple[Object, Sequence[str]]]] = {}
+    for pod in cluster.known(POD):
+        budgets = _budgets(pod, cluster) if _is_evicted(pod) else ()
+        if len(budgets) > 1:
+            first, *others = (each.name for each in budgets)
+            found.setdefault((pod.namespace or "default", first), []).append((pod, others))
+    return found
+
+
+def _budgets(pod: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the budgets of a pod, by name; none where one operator replaces its budget by another one."""
     every = pod_budgets.selecting(pod, cluster)
-    operators = {operator_budgets.operator(each) for each in every}
-    if len(operators) == 1 and None not in operators:
-        return []
-    return [each for each in every if each.name != budget.name]
+    operators = {operator_budgets.operator(each) for each in every} if len(every) > 1 else set()
+    return () if len(operators) == 1 and None not in operators else every
 
 
 def _is_evicted(pod: Object) -> bool:

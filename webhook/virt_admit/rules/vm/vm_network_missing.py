@@ -30,19 +30,21 @@ def check(obj: Object, context: Context) -> Findings:
     vmi = obj if obj.kind == VMI.kind else context.cluster.get(VMI, vms.namespace_of(obj), obj.name)
     if vmi is None or vmi.deleted or vmi.at("status", "phase").text != "Running":
         return  # vm-start-stuck has it
+    network = networks.missing(vmi, context.cluster)
+    if network:
+        from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415 - checking files knows no VM that runs
+
+        found = missing_networks.problem(network, "further pod")
+        of_vm = (
+            {"/".join(networks.full_name(obj, name)) for name in networks.secondary(obj)} if obj.kind == VM.kind else ()
+        )
+        restart = ", and it does not start again" if network in of_vm else ""
+        yield Finding(
+            obj.metadata["name"].path,
+            f"it runs on, but {found.reason}. No migration of it succeeds{restart}. {messages.advice_of(found.remedy)}",
+            value=network,
+            problem=problem_of(found.cause, obj),
+            command=messages.command_of(found.remedy),
+        )
     for name in networks.secondary(vmi):
         context.cluster.get(NAD, *networks.full_name(vmi, name))  # raises if that cannot be read
-    network = networks.missing(vmi, context.cluster)
-    if not network:
-        return
-    from virt_admit.forecasts.placement.components import missing_networks  # noqa: PLC0415 - checking files knows no VM that runs
-
-    found = missing_networks.problem(network, "further pod")
-    reason = f"it runs on, but {found.reason}. No migration of it succeeds, and it does not start again"
-    yield Finding(
-        obj.metadata["name"].path,
-        f"{reason}. {messages.advice_of(found.remedy)}",
-        value=network,
-        problem=problem_of(found.cause, obj),
-        command=messages.command_of(found.remedy),
-    )

@@ -18,7 +18,7 @@ from virt_admit.model.commands import about, argument, json_patch, kubectl, merg
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, VM
-from virt_admit.model.kubernetes.objects import Field, Object, Path
+from virt_admit.model.kubernetes.objects import Field, Object, Path, PathStep
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
@@ -187,9 +187,16 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
                 f"let the disk ask for at least {least}{why_so}; then delete the empty DataVolume ({deleted}), which KubeVirt "
                 "makes again, because it is never enlarged"
             )
-            return typed(words, json_patch(VM, vm.name, vm.namespace, [Patch("replace", Path(*path), least)]))
+            return typed(words, _enlarge(vm, path, least))
     words = f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and never enlarged"
     return typed(words, kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml"))
+
+
+def _enlarge(vm: Object, path: Sequence[PathStep], least: str) -> str:
+    """Return the command that sets the size of a template. JSON Patch needs the map, which a copy may not have."""
+    if vm.at(*path[:-1]).is_map:
+        return json_patch(VM, vm.name, vm.namespace, [Patch("add", Path(*path), least)])
+    return kubectl("edit", VM, vm.name, vm.namespace)
 
 
 def _rounded(size: int) -> str:

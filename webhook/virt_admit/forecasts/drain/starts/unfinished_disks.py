@@ -104,26 +104,28 @@ _LONGEST: Final = 200
 _STATIC: Final = "kubernetes.io/no-provisioner"
 _SCRATCH: Final = "-scratch"
 """How the name of the claim ends that CDI unpacks an image in."""
-_WAYS: Final = tuple(
-    (re.compile(words, re.IGNORECASE), way)
-    for words, way in (
-        (r"x509|certificate", "give the source of the disk the CA of that server (certConfigMap)"),
-        (
-            r"no space left|larger than|smaller than|is too small|insufficient space",
-            "let the disk ask for more storage",
-        ),
-        (r"unauthorized|forbidden|\b40[13]\b", "correct the Secret with the credentials of the source (secretRef)"),
-        (r"not found|\b404\b|manifest unknown", "correct the address of the source of the disk"),
-        (
-            r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
-            "let the pods of CDI reach that server, or correct the address of the source of the disk",
-        ),
-        (r"^ErrResourceExists", "give the disk another name, or use the claim that exists"),
-        (r"^(?:ErrClaimNotValid|ErrIncompatiblePVC|CloneValidationFailed)", "correct what the disk asks for (storage)"),
-        (r"finds no node for it", "let one of these nodes take that pod"),
-    )
+_SAID: Final = (
+    (r"^ErrResourceExists", "give the disk another name, or use the claim that exists"),
+    (r"^(?:ErrClaimNotValid|ErrIncompatiblePVC|CloneValidationFailed)", "correct what the disk asks for (storage)"),
+    (r"^(?:NotFound|CloneWithoutSource)\b", "correct the source of the disk"),
+    (r"storageclass\S* \S+ not found", "create that StorageClass, or let the disk name another one (storageClassName)"),
+    (r"forbidden: User ", "let the operator of CDI restore what this account may do"),
+    (r"is forbidden: ", "correct what the API server refuses"),
+    (r"finds no node for it", "let one of these nodes take that pod"),
 )
-"""What ends a failure, by the words of CDI's pods (pkg/importer) and by the reasons of its events; the first that fits."""
+"""What ends a failure, by the reasons of events and the words of Kubernetes; the first that fits."""
+_OF_SOURCE: Final = (
+    (r"certificate has expired", "renew the certificate of that server, or correct the time of the node"),
+    (r"x509|certificate", "give the source of the disk the CA of that server (certConfigMap)"),
+    (r"no space left|larger than|smaller than|is too small|insufficient space", "let the disk ask for more storage"),
+    (r"unauthorized|forbidden|\b40[13]\b", "correct the Secret with the credentials of the source (secretRef)"),
+    (r"not found|\b404\b|manifest unknown", "correct the address of the source of the disk"),
+    (
+        r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
+        "let the pods of CDI reach that server, or correct the address of the source of the disk",
+    ),
+)
+"""The same by the words of CDI's pods about the source (pkg/importer), which events do not use."""
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
@@ -174,7 +176,7 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
-        return _problem(f"{begin}: {why}", _way(why), about("describe", disk, DATA_VOLUME))
+        return _problem(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
 
 
@@ -186,7 +188,7 @@ def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: C
             if larger := filling_pods.larger(why, vm, disk, cluster):
                 return Problem(reason, larger, ProblemCause.NOT_REPORTED)
             logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(reason, _way(why), logs)
+            return _problem(reason, _way(why, of_pod=True), logs)
     return None
 
 
@@ -242,7 +244,7 @@ def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem
     described = about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
     if not bound and (said := next(_recent_warnings(disk, cluster), None)):
         why = f"{said[0]}: {cut_middle(said[1], _LONGEST)}"
-        return _problem(f"{begin}: {why}", _way(said[1]), described)
+        return _problem(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
     if claim is None and (without := waiting_disks.of_modes(disk, begin, cluster)):
         return without
     if age < _LATE:
@@ -255,9 +257,11 @@ _LATE: Final = timedelta(minutes=15)
 """CDI begins within seconds. A claim waits for its provisioner for a few minutes."""
 
 
-def _way(why: str) -> str:
-    """Return what ends a failure of CDI, as far as its words tell it."""
-    return next((way for words, way in _WAYS if words.search(why)), "correct the source of the disk")
+def _way(why: str, *, of_pod: bool = False) -> str:
+    """Return what ends a failure of CDI, as far as its words tell it. ``of_pod``: whether a pod that fills it says them."""
+    ways = (*_SAID, *_OF_SOURCE) if of_pod else _SAID
+    found = (way for words, way in ways if re.search(words, why, re.IGNORECASE))
+    return next(found, "correct the source of the disk" if of_pod else "correct what it says")
 
 
 def _warned(disk: Object, cluster: Cluster) -> str:

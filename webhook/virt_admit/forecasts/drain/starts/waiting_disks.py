@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
+from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE
@@ -195,9 +195,7 @@ def _of_profile(name: str, reason: str, cluster: Cluster) -> Problem:
         f"set spec.claimPropertySets of StorageProfile {name} to what its driver can, ReadWriteMany if it can that, because a "
         f"migration needs it; or let the disk name accessModes{other}"
     )
-    sets = [{"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}]
-    command = merge_patch(STORAGE_PROFILE, name, "", {"spec": {"claimPropertySets": sets}})
-    return _problem(said, words, command)
+    return _problem(said, words, kubectl("edit", STORAGE_PROFILE, name))
 
 
 def _has_modes(each: Field) -> bool:

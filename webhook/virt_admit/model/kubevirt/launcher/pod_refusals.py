@@ -104,11 +104,10 @@ def _limit_range(refused: _Refused) -> str:
     return typed(words, kubectl("edit", LIMIT_RANGE, "", refused.namespace))
 
 
-_RESOURCE: Final = re.compile(r"(?:^|[,;] ?)([\w./-]+)(?= for:|,|;|$)")
-
-
 def _quota(refused: _Refused) -> str:
-    missing = names(dict.fromkeys(_RESOURCE.findall(refused.found[2])))
+    # "limits.cpu for: compute,sidecar; limits.memory for: compute", and "limits.cpu,limits.memory" of older releases
+    listed = (each.partition(" for: ")[0].split(",") for each in refused.found[2].split("; "))
+    missing = names(dict.fromkeys(name.strip() for part in listed for name in part if name.strip()))
     words = f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
     return typed(f"{words}, or change the quota", kubectl("edit", RESOURCE_QUOTA, refused.found[1], refused.namespace))
 
