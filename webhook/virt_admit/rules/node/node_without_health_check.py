@@ -54,7 +54,7 @@ def check(node: Object, context: Context) -> Findings:
         return
     pauses = [each for each in covered.idle if coverage.is_paused(each[1])]
     unread = unlisted(context.cluster, NODE)
-    paused = node.name in context.cluster.cached(_paused)
+    paused = bool(pauses) and node.name in context.cluster.cached(_paused)
     if (pauses and unread) or (paused and context.cluster.cached(_is_under_way)):
         yield from map(Unseen, filter(None, (unread,)))
         return
