@@ -192,7 +192,9 @@ def test_the_words_of_a_failure_are_no_command():
     seen = 0
     for rule, case in (param.values for param in CASES):
         if "failureReason" in json.dumps(case, default=str):
-            text = re.sub(r'"failureReason": "(?:[^"\\]|\\.)*"', f'"failureReason": "{said}"', json.dumps(case, default=str))
+            text = re.sub(
+                r'"failureReason": "(?:[^"\\]|\\.)*"', f'"failureReason": "{said}"', json.dumps(case, default=str)
+            )
             for row in rows(rule, json.loads(text)):
                 seen += 1
                 assert "delete ns" not in command(row), (rule.id, case["name"])

@@ -8,6 +8,7 @@ from tests import builders
 from tests.forecasts.drain.test_vm_states import LAUNCHER, row
 from tests.forecasts.drain.vm_motion import cluster, vmi
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VM
 
 OLD = {"name": "root", "persistentVolumeClaim": {"claimName": "old"}}
@@ -64,3 +65,34 @@ def test_the_cause_of_a_refused_move_is_said():
         "(nothing is copied: volume 'data' is ReadWriteOnce and not part of the move"
         in row(cluster(running(), LAUNCHER, stays)).remedy
     )
+
+
+def brief_and_command(copied=True, complete=("*",)):
+    volumes = {"volumeUpdateState": {"volumeMigrationState": {"migratedVolumes": [{"volumeName": "root"}]}}}
+    status = volumes if copied else {"conditions": []}
+    named = vm(NEW, updateVolumesStrategy="Migration", status=status)
+    guest = running()
+    known = Snapshot([named, guest], list(complete))
+    return (
+        [changed_disks.brief(each, known) for each in (named, guest)],
+        changed_disks.command(guest, known),
+        (changed_disks.of_vmi(guest, known)),
+    )
+
+
+def test_disks_that_kubevirt_copies_are_no_fault():
+    said, command, found = brief_and_command()
+
+    assert set(said) == {"Do not restart it before KubeVirt has copied claim 'old'."}
+    assert not command
+    assert not found
+
+
+def test_a_copy_that_cannot_be_excluded_gets_no_command():
+    said, command, found = brief_and_command(
+        copied=False, complete=("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io")
+    )
+
+    assert set(said) == {"Do not restart it before the VM names claim 'old' of its guest again."}
+    assert not command
+    assert found

@@ -8,6 +8,8 @@ LABEL = "remediation.medik8s.io/exclude-from-remediation"
 SKIPPED = "Remediation skipped on node n1: node has Exclude from Remediation label"
 QUORUM = "Skipping remediation of n1 for preventing control plane / etcd quorum loss, going to retry in a minute"
 
+LEASE = "Skipped remediation of node: n1, because node lease is already taken"
+
 
 def lost(since="2026-01-01T11:58:00Z", **labels):
     found = node("n1", ready="Unknown", **labels)
@@ -80,6 +82,7 @@ def test_a_remediation_that_has_begun_late_has_its_own_time(started, survives):
             "whether NodeHealthCheck workers remediates n1: it has said 'Skipping",
         ),
         ("2026-01-01T11:58:00Z", [event(QUORUM.replace("n1", "n11"))], None),
+        ("2026-01-01T11:58:00Z", [event(LEASE)], "whether NodeHealthCheck workers remediates n1: it has said 'Skipped"),
     ],
 )
 def test_what_should_have_happened_is_not_promised(since, others, doubt):

@@ -118,6 +118,14 @@ def test_virt_controller_removes_a_pod_that_has_ended():
     assert part(row, "ended pod removed") == (0, 366)
 
 
+def test_a_pod_that_has_ended_among_pods_that_are_not_all_read():
+    made = vm("db", "n1")
+    made[-1]["status"]["phase"] = "Failed"
+    (one,) = lose(snapshot(NODES, made, unreadable=("pods",)), "n1").outages
+
+    assert part(one.vms[0], "ended pod removed") is None
+
+
 def test_a_pod_that_runs_waits_for_a_health_check():
     (row,) = rows(vm("db", "n1"))
 

@@ -12,7 +12,7 @@ from virt_admit.model.node_updates.node_phases import Phase
 NOON = "2026-01-01T12:00:00Z"
 
 
-def node(name, ready="True", changed="2025-12-01T00:00:00Z", kubelet="v1.35.1", cordoned="", taints=()):
+def node(name, ready="True", changed="2025-12-01T00:00:00Z", kubelet="v1.35.1", cordoned="", taints=(), labels=None):
     spec = {"taints": list(taints)}
     if cordoned:
         spec["unschedulable"] = True
@@ -26,7 +26,7 @@ def node(name, ready="True", changed="2025-12-01T00:00:00Z", kubelet="v1.35.1", 
         "lastHeartbeatTime": NOON if ready == "True" else changed,
     }
     status = {"conditions": [condition], "nodeInfo": {"kubeletVersion": kubelet}}
-    metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    metadata = {"creationTimestamp": "2025-12-01T00:00:00Z", "labels": labels or {}}
     return manifest("v1", "Node", name, spec=spec, status=status, metadata=metadata)
 
 
@@ -73,6 +73,25 @@ def test_a_reboot_in_an_upgrade_by_hand():
         "w3": Phase.REBOOTING,
     }
     assert next(node_faults.faults(silent(), here)) == f"This node has not reported for 3 min. W{said[1:]}."
+
+
+MASTER = {"node-role.kubernetes.io/control-plane": ""}
+
+
+def test_only_the_newest_kubelet_of_its_role_is_done():
+    master = node("m1", kubelet="v1.36.0", labels=MASTER)
+    here = cluster(silent(), node("w1"), node("w2", kubelet="v1.35.0"), master)
+    assert {name: each.phase for name, each in hand_reboots.phases(here).items()} == {
+        "w1": Phase.DONE,
+        "w3": Phase.REBOOTING,
+    }
+    assert list(hand_reboots.counted(here)) == ["w1 counts as updated, with the newest kubelet of its role"]
+
+
+def test_a_newer_node_that_reboots_is_not_done():
+    other = node("w2", "Unknown", changed="2026-01-01T11:57:00Z", cordoned="2026-01-01T11:50:00Z")
+    here = cluster(other, silent(), node("w1", kubelet="v1.34.4"))
+    assert {each.phase for each in hand_reboots.phases(here).values()} == {Phase.REBOOTING}
 
 
 @pytest.mark.parametrize(

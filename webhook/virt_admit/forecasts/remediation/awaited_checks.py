@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
+from datetime import UTC, timedelta
 from typing import Final
 
-from virt_admit.forecasts.remediation import coverage, remediation_steps, timeline
+from virt_admit.forecasts.remediation import coverage, exclusions, remediation_steps, timeline, unhealthy_objects
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, NHC, NODE
+from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
@@ -17,7 +20,10 @@ from virt_admit.model.remediation import check_scope
 from virt_admit.model.remediation.check_scope import WatchedNodes
 
 READS: Final[Reads] = union(
-    clock.READS, coverage.READS, node_health.READS, {NODE: ("status.conditions.lastTransitionTime",)}
+    clock.READS,
+    coverage.READS,
+    node_health.READS,
+    {NODE: ("metadata.labels", "status.conditions.lastTransitionTime"), CAPI_CLUSTER: ()},
 )
 
 
@@ -25,33 +31,43 @@ def advice(name: str, cluster: Cluster) -> str:
     """Return that a health check acts on a silent node soon, and when; empty: none certainly does, or its time is over."""
     node, now = find(cluster, NODE, "", name), clock.now(cluster)
     since = node_phases.unready_since(node) if node is not None else None
-    covered = coverage.coverage(cluster)
-    if since is None or now is None or name not in covered.nodes or not node_health.silence_now(name, cluster):
+    silent = name in coverage.coverage(cluster).nodes and node_health.silence_now(name, cluster)
+    first = cluster.cached(_first).get(name) if silent else None
+    if since is None or now is None or first is None:
         return ""
-    every = (
-        watch
-        for kind in coverage.CHECKS
-        for some in check_scope.watches(cluster, kind).by_namespace.values()
-        for watch in some
-    )
-    times = [
-        (timedelta(seconds=found), watch) for watch in every if (found := _patience(watch, name, covered.idle, cluster))
-    ]
-    if not times:
+    seconds, check = first
+    try:
+        at = (since + timedelta(seconds=seconds)).astimezone(UTC)
+    except OverflowError:
         return ""
-    patience, watch = min(times, key=lambda each: each[0])
-    check, at = watch.check.obj, since + patience
-    if at <= now:
-        return ""
-    return f"wait for {check.kind} {check.name}, which acts on it at {at:%H:%M:%S} UTC if it stays silent"
+    return f"wait for {check}, which acts on it at {at:%H:%M:%S} UTC if it stays silent" if at > now else ""
 
 
-def _patience(watch: WatchedNodes, node: str, idle: tuple[tuple[str, str], ...], cluster: Cluster) -> int:
-    """Return after how many seconds a check acts on a silent node; 0: it does not act on this one, or on so many."""
-    check, selected = watch.check, set(remediation_steps.nodes_of(watch.check, watch.selection, cluster))
-    acts = not check.handler and f"{check.obj.kind} {check.obj.name}" not in {title for title, _ in idle}
-    if not acts or node not in selected:
-        return 0
-    down = sum(bool(node_health.silence_now(each, cluster)) for each in selected)
-    refused = remediation_steps.budget(check, watch.selection).refuses(down)
-    return 0 if refused else (timeline.patience(check) or 0) // SECOND
+def _first(cluster: Cluster) -> Mapping[str, tuple[int, str]]:
+    """Return the health check that acts first on each unhealthy node, after its seconds."""
+    idle = {title for title, _ in coverage.coverage(cluster).idle}
+    found: dict[str, tuple[int, str]] = {}
+    for kind in coverage.CHECKS:
+        for watch in (watch for some in check_scope.watches(cluster, kind).by_namespace.values() for watch in some):
+            own = (timeline.patience(watch.check) or 0) // SECOND, f"{watch.check.obj.kind} {watch.check.obj.name}"
+            if own[0] and not watch.check.handler and own[1] not in idle:
+                found |= {node: min(own, found.get(node, own)) for node in _acted_on(watch, cluster)}
+    return found
+
+
+def _acted_on(watch: WatchedNodes, cluster: Cluster) -> Iterator[str]:
+    """Yield the unhealthy nodes that a check certainly remediates: none if they are too many, nor one of two control planes."""
+    check, selection = watch.check, watch.selection
+    counted = list(unhealthy_objects.unhealthy(check, selection, cluster))
+    states = [state for state in counted if not isinstance(state, Unseen)]
+    if selection.unseen or len(states) < len(counted):
+        return
+    if remediation_steps.budget(check, selection).refuses(len(states)):
+        return
+    direct = check.kind is NHC
+    one_by_one = direct and sum(is_control_plane(state.obj) for state in states) > 1
+    for state in states:
+        waits = direct and ((one_by_one and is_control_plane(state.obj)) or exclusions.state(state.obj, cluster))
+        name = state.name if direct else machine_nodes.node_name(state.obj, cluster)
+        if name and not waits:
+            yield name

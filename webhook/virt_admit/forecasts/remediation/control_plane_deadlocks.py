@@ -60,9 +60,9 @@ def _deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
 def _deadlock(owner: Object, cluster: Cluster) -> Deadlock | None:
     deleted, begun = _in_progress(owner)
     age = clock.since(begun, cluster)
-    own = [each for each in cluster.known(CAPI_MACHINE) if _is_of(each, owner)]
     if not deleted or begun is None or age is None or age < _PROMPT:
         return None
+    own = [each for each in cluster.known(CAPI_MACHINE, owner.namespace) if _is_of(each, owner)]
     if any(each.deleted or each.name == deleted or not _is_older(each, begun) for each in own):
         return None  # it is still being deleted, or is replaced
     waiting = [each for each in own if not machines.node_name(each)]
@@ -85,7 +85,7 @@ def _in_progress(owner: Object) -> tuple[str, str | None]:
     """Return the Machine whose replacement is missing, and since when."""
     try:
         data = json.loads(owner.annotations.get(_IN_PROGRESS, ""))
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", None
     found = data if isinstance(data, dict) else {}
     name, begun = found.get("machine"), found.get("timestamp")
@@ -93,7 +93,7 @@ def _in_progress(owner: Object) -> tuple[str, str | None]:
 
 
 def _is_of(machine: Object, owner: Object) -> bool:
-    return machine.namespace == owner.namespace and machine_owners.title(machine) == f"{owner.kind} {owner.name}"
+    return machine_owners.title(machine) == f"{owner.kind} {owner.name}"
 
 
 def _is_older(machine: Object, begun: str) -> bool:

@@ -8,7 +8,7 @@ node-healthcheck-operator:controllers/nodehealthcheck_controller.go#isNodeRemedi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -119,12 +119,28 @@ def _skipped(node: Object, cluster: Cluster, check: str = "") -> Iterator[str]:
     if not node_health.silence_now(node.name, cluster):
         return
     since = node_phases.unready_since(node)
-    for event in sorted(events.known(NHC.kind, "RemediationSkipped", cluster), key=_age, reverse=True):
+    for event in cluster.cached(_events).get(node.name, ()):
         about, when = event.at("involvedObject", "name").text, events.time_of(event)
-        said = " ".join((event["message"].text or "").split())
         old = since is not None and when is not None and when < since
-        if not old and check in ("", about) and re.search(rf"(?:node|of) {re.escape(node.name)}(?![\w.-])", said):
-            yield said
+        if not old and check in ("", about):
+            yield _message(event)
+
+
+def _events(cluster: Cluster) -> Mapping[str, list[Object]]:
+    """Return the events about remediations that were skipped by the nodes that they name, the newest first."""
+    found: dict[str, list[Object]] = {}
+    for event in sorted(events.known(NHC.kind, "RemediationSkipped", cluster), key=_age, reverse=True):
+        for name in {each.rstrip(".") for each in _NAMED.findall(_message(event))}:
+            found.setdefault(name, []).append(event)
+    return found
+
+
+_NAMED: Final = re.compile(r"\b(?:node|of):? (?=([\w.-]{1,253}))")
+"""``of node: n1`` names two: what no node is called is not asked for."""
+
+
+def _message(event: Object) -> str:
+    return " ".join((event["message"].text or "").split())
 
 
 def _age(event: Object) -> str:

@@ -15,6 +15,7 @@ from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NHC, NODE, VMI
+from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
@@ -34,6 +35,7 @@ READS: Final[Reads] = union(
     {
         NHC: ("spec.pauseRequests",),
         NODE: (
+            "metadata.labels",
             "spec.taints",
             "spec.unschedulable",
             "status.nodeInfo.kubeletVersion",
@@ -55,7 +57,7 @@ class HandReboot(NamedTuple):
     hints: tuple[str, ...]
     """What else tells of it: who pauses a health check, older and newer kubelets."""
     updated: tuple[str, ...]
-    """The nodes whose kubelet is newer, if that of this node is the oldest: they are done."""
+    """The nodes of the same role with the newest kubelet of them, if that of this node is the oldest: they are done."""
 
     def words(self, cluster: Cluster) -> str:
         """Return that it reboots, and since when."""
@@ -85,12 +87,27 @@ def unread(node: Object, cluster: Cluster) -> str:
 
 
 def phases(cluster: Cluster) -> dict[str, NodeUpdate]:
-    """Return how far the nodes are that are updated by hand: those that reboot, and those with the newer kubelet already."""
-    found: dict[str, NodeUpdate] = {}
-    for each in cluster.cached(_all).values():
-        found |= dict.fromkeys(each.updated, NodeUpdate("", "", Phase.DONE))
-        found[each.node] = NodeUpdate(NODE.kind, each.node, Phase.REBOOTING, each.since, exact=True)
-    return found
+    """Return how far the nodes are that are updated by hand: those that reboot, and those with the newest kubelet already."""
+    found = dict.fromkeys(_done(cluster), NodeUpdate("", "", Phase.DONE))
+    return found | {
+        name: NodeUpdate(NODE.kind, name, Phase.REBOOTING, each.since, exact=True)
+        for name, each in cluster.cached(_all).items()
+    }
+
+
+def counted(cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes count as updated, and why."""
+    if done := _done(cluster):
+        one = len(done) == 1
+        yield (
+            f"{names(done, 80)} {'counts' if one else 'count'} as updated, with the newest kubelet of "
+            f"{'its role' if one else 'their role'}"
+        )
+
+
+def _done(cluster: Cluster) -> list[str]:
+    every = cluster.cached(_all)
+    return sorted({name for each in every.values() for name in each.updated} - set(every))
 
 
 def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
@@ -122,11 +139,18 @@ def _reboot(node: Object, cluster: Cluster) -> HandReboot | None:
     fenced = fence_taints.ends_pods(node) or failed_remediations.of_any(node.name, cluster) is not None
     if fenced or unlisted(cluster, VMI) or node.name in vmis.occupied(cluster):
         return None
-    own, others = _version(node), {each.name: _version(each) for each in cluster.known(NODE) if each.name != node.name}
-    newer = tuple(sorted(name for name, version in others.items() if own and version and version > own))
-    oldest = own is not None and all(version is None or version >= own for version in others.values())
-    updated = newer if oldest else ()
+    updated = _updated(node, cluster)
     return HandReboot(node.name, since, tuple(_hints(node, updated, cluster)), updated)
+
+
+def _updated(node: Object, cluster: Cluster) -> tuple[str, ...]:
+    """Return the nodes with the newest kubelet of a role: releases in between are updated too, control planes come first."""
+    own, role = _version(node), is_control_plane(node)
+    peers = {each.name: _version(each) for each in cluster.known(NODE) if is_control_plane(each) is role}
+    known = [version for version in peers.values() if version is not None]
+    if own is None or own != min(known) or own == max(known):
+        return ()
+    return tuple(sorted(name for name, version in peers.items() if version == max(known)))
 
 
 def _hints(node: Object, updated: tuple[str, ...], cluster: Cluster) -> Iterator[str]:

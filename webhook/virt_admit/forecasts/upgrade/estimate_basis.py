@@ -40,6 +40,7 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
     yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
     yield f"{basis.node_minutes} minutes for the update and reboot of a node"
     if basis.driver is Driver.PLAIN:
+        yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer({node for pool in basis.pools for node in pool.nodes}, cluster)
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"

@@ -60,7 +60,7 @@ def check(vmi: Object, context: Context) -> Findings:
             command=command_of(own_node.remedy),
         )
     elif len(failed) >= migrations.RETRY_LOOP:
-        marked = evacuation_marks.is_left_over(vm_states.of(vmi, context.cluster))
+        marked = bool(evacuation_marks.way_to_stay(vmi, vm_states.of(vmi, context.cluster), context.cluster))
         reason = _for_mark(vmi, context) if marked else _reason(vmi, failed[-1], context)
         restart = virtctl("restart", vmi.name, vms.namespace_of(vmi)) if reason.endswith("Restart the VM.") else ""
         yield Finding(

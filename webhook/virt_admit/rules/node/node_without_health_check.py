@@ -16,10 +16,11 @@ from virt_admit.forecasts.remediation import coverage, exclusions, outside_check
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import keep, unlisted
-from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
+from virt_admit.model.kubernetes.kinds import NHC, NODE, VM, VMI
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.node_updates import node_phases
+from virt_admit.model.remediation import check_scope
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
 
 _AWAY: Final = ("spec.taints", "spec.unschedulable", "status.conditions.lastTransitionTime", *CONDITIONS)
@@ -51,16 +52,21 @@ def check(node: Object, context: Context) -> Findings:
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
-    paused = any(coverage.is_paused(reason) for _, reason in covered.idle)
+    pauses = [each for each in covered.idle if coverage.is_paused(each[1])]
     unread = unlisted(context.cluster, NODE)
-    if paused and (unread or _is_under_way(context.cluster)):
+    paused = bool(pauses) and node.name in context.cluster.cached(_paused)
+    if (pauses and unread) or (paused and context.cluster.cached(_is_under_way)):
         yield from map(Unseen, filter(None, (unread,)))
         return
     returning, unseen = keep(context.cluster, (_returning, node.name), partial(_returning, node.name))
     unsure = filter(None, [covered.unsure.get(node.name)])
     doubts = (*covered.unseen, *unsure, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
-        idle = [*filter(None, [covered.left_alone.get(node.name)]), *covered.idle]
+        others = () if paused else pauses  # checks of other nodes, whose pause does not matter here
+        idle = [
+            *filter(None, [covered.left_alone.get(node.name)]),
+            *(each for each in covered.idle if each not in others),
+        ]
         why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
         vms = count(len(returning), "VM")
         again = "Remove the pause request once its cause is over." if _is_first(idle) else "Let it act, or use another."
@@ -79,6 +85,14 @@ def check(node: Object, context: Context) -> Findings:
 def _is_first(idle: list[tuple[str, str]]) -> bool:
     """Return whether the check that is named is one that an administrator has paused."""
     return bool(idle) and coverage.is_paused(idle[0][1])
+
+
+def _paused(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes that some paused NodeHealthCheck selects."""
+    paused = {title for title, reason in coverage.coverage(cluster).idle if coverage.is_paused(reason)}
+    watches = (watch for some in check_scope.watches(cluster, NHC).by_namespace.values() for watch in some)
+    own = (watch for watch in watches if f"{NHC.kind} {watch.check.obj.name}" in paused)
+    return frozenset(node.name for watch in own for node in watch.selection.objects)
 
 
 def _is_under_way(cluster: Cluster) -> bool:

@@ -18,7 +18,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
-from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
+from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
 from virt_admit.forecasts.placement import no_target, quotas
@@ -105,18 +105,23 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
     mark = vmi.at("status", "evacuationNodeName")
     problem = no_target.nowhere_to_go(vmi, cluster, moves=True)
     why = f", and none can succeed: {problem.reason}" if problem is not None else ""
+    strategy = descheduled(vmi, cluster)
     begin = (
-        f"node {mark.text} accepts VMs again, but this VMI is still marked for eviction (status.evacuationNodeName), so "
-        "KubeVirt makes a new migration after each that fails or is deleted"
+        f"node {mark.text} accepts VMs again, but this VMI is still marked for eviction (status.evacuationNodeName), so"
+        if not strategy
+        else f"a descheduler evicted this VMI from node {mark.text} ({strategy}), and"
     )
+    begin += " KubeVirt makes a new migration after each that fails or is deleted"
     end = "If the maintenance has ended, remove the mark."
+    if strategy:  # it would evict a VMI without the mark again
+        end = "Let a migration succeed, or exclude the VM from the descheduler."
     choices = (f"{begin}{each}. {end}" for each in (why, cut(why, 150), ""))
     of_drain = (one.id for one in vm_outcomes.forecast(vmi, cluster).problems)
     return Finding(
         mark.path,
         check.first_that_fits(mark.path, *choices),
         problem=next(filter(None, of_drain), None),
-        command=evacuate_cancel(vmi, cluster),
+        command="" if strategy else evacuate_cancel(vmi, cluster),
     )
 
 

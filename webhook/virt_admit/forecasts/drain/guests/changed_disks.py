@@ -28,10 +28,17 @@ from virt_admit.model.messages import cut
 
 _NAMES: Final = ("name", "persistentVolumeClaim.claimName", "dataVolume.name")
 DISK_READS: Final[Reads] = {
-    VM: (*(f"spec.template.spec.volumes.{name}" for name in _NAMES), "spec.dataVolumeTemplates.metadata.name"),
-    VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase"),
+    VM: (
+        *(f"spec.template.spec.volumes.{name}" for name in _NAMES),
+        "spec.dataVolumeTemplates.metadata.name",
+        "spec.updateVolumesStrategy",
+        "status.volumeUpdateState",
+        *CONDITIONS,
+    ),
+    VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase", *CONDITIONS),
+    KUBEVIRT: (),
 }
-"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read: of VMs names alone, as the webhook keeps them."""
+"""The fields that ``brief``, ``command``, ``endangered`` and ``words`` read. The webhook keeps them, of volumes names alone."""
 
 READS: Final[Reads] = {
     VM: (
@@ -39,11 +46,10 @@ READS: Final[Reads] = {
         *(
             "spec.template.spec.domain.devices.tpm.persistent",
             "spec.template.spec.domain.firmware.bootloader.efi.persistent",
-            "spec.updateVolumesStrategy",
+            "status.conditions.message",
         ),
-        *(*CONDITIONS, "status.conditions.message", "status.volumeUpdateState"),
     ),
-    VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase", *CONDITIONS),
+    VMI: DISK_READS[VMI],
     KUBEVIRT: (),
 }
 """The fields that the module reads."""
@@ -73,22 +79,42 @@ def of_vm(vm: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
 
 
 def of_vmi(vmi: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
-    """Return the volumes for which the VM of a VMI names other claims; empty also where its VM cannot be read."""
-    try:
-        vm = vmis.owner_vm(vmi, cluster)
-    except Unseen:
-        return ()
-    return tuple(_differing(vm, vmi)) if vm is not None else ()
+    """Return the volumes for which the VM of a VMI names other claims, to which KubeVirt does not copy them.
+
+    Empty also where its VM cannot be read.
+    """
+    found = _compared(vmi, cluster)
+    return () if found.copied else found.changed
 
 
 def of_either(obj: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
     """Return the same for a VM or a VMI; empty also where the other one cannot be read, and for all other kinds."""
-    if kinds.of(obj) is VMI:
-        return of_vmi(obj, cluster)
+    return of_vmi(obj, cluster)
+
+
+class _Compared(NamedTuple):
+    """The volumes of a VM and of its VMI that differ."""
+
+    vm: Object | None = None
+    changed: tuple[ChangedDisk, ...] = ()
+    copied: bool | None = False
+    """Whether KubeVirt copies them. None: not known."""
+
+
+def _compared(obj: Object, cluster: Cluster) -> _Compared:
+    """Compare a VM or a VMI with the other one."""
     try:
-        return of_vm(obj, cluster) if kinds.of(obj) is VM else ()
+        vm = obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster) if kinds.of(obj) is VMI else None
+        vmi = cluster.get(VMI, vms.namespace_of(obj), obj.name) if vm is obj else obj
     except Unseen:
-        return ()
+        return _Compared()
+    changed = tuple(_differing(vm, vmi)) if vm is not None and vmi is not None else ()
+    if vm is None or vmi is None or not changed:
+        return _Compared()
+    try:
+        return _Compared(vm, changed, why_not_copied(vm, vmi, cluster) is None)
+    except Unseen:
+        return _Compared(vm, changed, None)
 
 
 def _differing(vm: Object, vmi: Object) -> Iterator[ChangedDisk]:
@@ -176,14 +202,20 @@ def words(changed: tuple[ChangedDisk, ...]) -> str:
 
 def brief(obj: Object, cluster: Cluster) -> str:
     """Return the remedy for a message that has little room, as a sentence; empty: none is needed."""
-    changed = of_either(obj, cluster)
-    return f"Do not restart it before the VM names claim {show(changed[0].used)} of its guest again." if changed else ""
+    found = _compared(obj, cluster)
+    if not found.changed:
+        return ""
+    claim = show(found.changed[0].used)
+    until = f"KubeVirt has copied claim {claim}" if found.copied else f"the VM names claim {claim} of its guest again"
+    return f"Do not restart it before {until}."
 
 
 def endangered(running: Iterable[Object], cluster: Cluster) -> str:
     """Return the same for several VMIs, about the first of them with other disks; empty: none has them."""
-    first = next((vmi.full_name for vmi in running if of_vmi(vmi, cluster)), "")
-    return f"Keep {cut(first, _NAME)} running: it would boot another disk." if first else ""
+    every = ((vmi.full_name, _compared(vmi, cluster)) for vmi in running)
+    first, found = next(((name, found) for name, found in every if found.changed), ("", _Compared()))
+    why = "while its disks are copied" if found.copied else "it would boot another disk"
+    return f"Keep {cut(first, _NAME)} running: {why}." if first else ""
 
 
 _NAME: Final = 25
@@ -191,15 +223,15 @@ _NAME: Final = 25
 
 def remedy(obj: Object, cluster: Cluster) -> str:
     """Return the only remedy that a VM or a VMI with other disks may get, with its command; empty: it has none."""
-    changed = of_either(obj, cluster)
-    if not changed:
+    vm, changed, copied = _compared(obj, cluster)
+    if vm is None:
         return ""
-    vm = obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster)
-    refused = vm is not None and migrations.condition_is_true(vm, "RestartRequired") and refusal(vm, cluster)
+    begin = f"{DO_NOT} it, or let a drain shut it down"
+    if copied:
+        return f"{begin}, before KubeVirt has copied {show(changed[0].used)} to {show(changed[0].named.text)}"
+    refused = migrations.condition_is_true(vm, "RestartRequired") and refusal(vm, cluster)
     why = f" (nothing is copied: {refused})" if refused else ""
-    advice = (
-        f"{DO_NOT} it, or let a drain shut it down: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
-    )
+    advice = f"{begin}: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
     return typed(advice, command(obj, cluster))
 
 
@@ -216,10 +248,12 @@ _RESTARTS: Final = re.compile(
 
 
 def command(obj: Object, cluster: Cluster) -> str:
-    """Return the command with which the VM of an object names the disks of its guest again; empty: it names them."""
-    changed = of_either(obj, cluster)
-    vm = (obj if kinds.of(obj) is VM else vmis.owner_vm(obj, cluster)) if changed else None
-    if vm is None:
+    """Return the command with which the VM of an object names the disks of its guest again; empty: it names them.
+
+    Empty also where KubeVirt copies them, or may do so: the command would cancel the copy.
+    """
+    vm, changed, copied = _compared(obj, cluster)
+    if vm is None or copied is not False:
         return ""
     templates = {item["metadata"]["name"].text for item in vms.vm_spec(vm)["dataVolumeTemplates"].items()}
     if any(each.named.text in templates for each in changed):  # KubeVirt refuses a template that no volume uses

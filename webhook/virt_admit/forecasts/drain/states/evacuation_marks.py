@@ -26,14 +26,18 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 def words(vmi: Object, cluster: Cluster) -> str:
     """Return why a VM moves away from a node that is not drained."""
-    pod = running_launchers.launchers(cluster).on_node(vmi)
-    strategy = deschedulers.evicted(pod, cluster) if pod is not None else ""
-    if strategy:
+    if strategy := descheduled(vmi, cluster):
         return f"it moves away because a descheduler evicted it ({strategy})"
     return (
         f"{_STILL} (status.evacuationNodeName {vmi.at('status', 'nodeName').text}), although that node is not cordoned: "
         "KubeVirt makes a new migration after each that fails or is deleted"
     )
+
+
+def descheduled(vmi: Object, cluster: Cluster) -> str:
+    """Return the strategy for which a descheduler evicted a VM from its node; empty: it did not, or no Event says so."""
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    return deschedulers.evicted(pod, cluster) if pod is not None else ""
 
 
 _STILL: Final = "it is still marked for eviction"

@@ -14,7 +14,7 @@ from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import Detach, Part, detection
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -105,8 +105,10 @@ def _ended(vmi: Object, node: str, loss: Loss) -> Actor | None:
 
 
 def _ended_pods(cluster: Cluster) -> Mapping[str, bool]:
-    """Return whether all known pods of a VMI have ended, by its UID."""
+    """Return whether all pods of a VMI have ended, by its UID; empty if more pods may exist."""
     found: dict[str, bool] = {}
+    if unlisted(cluster, POD):
+        return found
     for pod in cluster.known(POD):
         owner = pod.controller
         if owner is not None and owner["kind"].text == "VirtualMachineInstance" and (uid := owner["uid"].text):

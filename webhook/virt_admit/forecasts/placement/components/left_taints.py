@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
+from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import names
@@ -24,7 +24,8 @@ READS: Final[Reads] = union(
     clock.READS,
     {
         NODE: ("metadata.creationTimestamp", "spec.taints"),
-        DAEMON_SET: ("metadata.labels",),
+        DAEMON_SET: ("metadata.labels", "spec.template.spec.tolerations.key"),
+        CSI_NODE: ("spec.drivers.name",),
         POD: ("metadata.labels",),
     },
 )
@@ -46,6 +47,8 @@ class AgentTaint(NamedTuple):
     nodes: tuple[str, ...]
     every: bool
     """Whether no node of the cluster is without it."""
+    own: str = ""
+    """The node that is asked about."""
 
     @property
     def on(self) -> str:
@@ -67,8 +70,13 @@ class AgentTaint(NamedTuple):
     @property
     def command(self) -> str:
         """The command that ends it."""
-        which = ("--all",) if self.every and len(self.nodes) > 1 else tuple(map(argument, self.nodes))
+        some = (self.own,) if self.own and len(self.nodes) > _MOST else self.nodes[:_MOST]
+        which = ("--all",) if self.every and len(self.nodes) > 1 else tuple(map(argument, some))
         return shell("kubectl", "taint", "nodes", *which, f"{self.key}-")
+
+
+_MOST: Final = 10
+"""The nodes that one command names."""
 
 
 def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]]:
@@ -76,7 +84,7 @@ def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]
     for taint in node.at("spec", "taints").items():
         found = of_key(taint["key"].text or "", cluster) if taint["effect"].text in _BINDING else None
         if found is not None and node.name in found.nodes:
-            yield taint, found
+            yield taint, found._replace(own=node.name)
 
 
 def of_key(key: str, cluster: Cluster) -> AgentTaint | None:
@@ -91,14 +99,26 @@ def _left(cluster: Cluster) -> Mapping[str, AgentTaint]:
             key = taint["key"].text or ""
             if taint["effect"].text in _BINDING and _words(key) and not _is_new(node, cluster):
                 nodes.setdefault(key, []).append(node.name)
-    if not nodes or any(unlisted(cluster, kind) for kind in (NODE, DAEMON_SET, POD)):
+    if not nodes or any(unlisted(cluster, kind) for kind in (NODE, DAEMON_SET, POD, CSI_NODE)):
         return {}
+    installed = set(_installed(cluster))
     total = len(list(cluster.known(NODE)))
     return {
         key: AgentTaint(key, _words(key)[0], tuple(sorted(set(own))), len(set(own)) == total)
         for key, own in nodes.items()
-        if not any(_is_of(each, _words(key)) for kind in (DAEMON_SET, POD) for each in cluster.known(kind))
+        if installed.isdisjoint((key, controller_taints.agent_domain(key)))
+        and not any(_is_of(each, _words(key)) for kind in (DAEMON_SET, POD) for each in cluster.known(kind))
     }
+
+
+def _installed(cluster: Cluster) -> Iterator[str]:
+    """Yield the taints that a DaemonSet tolerates by name, and the CSI drivers that run: their agents may have other names."""
+    for daemon in cluster.known(DAEMON_SET):
+        for toleration in daemon.at("spec", "template", "spec", "tolerations").items():
+            yield toleration["key"].text or ""
+    for node in cluster.known(CSI_NODE):
+        for driver in node.at("spec", "drivers").items():
+            yield driver["name"].text or ""
 
 
 def _is_new(node: Object, cluster: Cluster) -> bool:

@@ -123,7 +123,7 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
         thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
         yield f"its file systems are frozen, so its applications cannot write: {thaw}"
     if vmis.OUTDATED in vmi.labels:
-        restart = "" if changed_disks.of_vmi(vmi, cluster) else " or a restart"
+        restart = "" if changed_disks.brief(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
         way = f"a migration replaces it: {move}" if migrates else f"a migration that completes{restart} replaces it"
         yield f"its launcher is older than KubeVirt; {way}"
@@ -181,7 +181,7 @@ def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
         if found := stuck.get(name):
             yield f"volume {name}: {found.reason}. {capital(found.remedy)}"
         else:
-            last = "" if changed_disks.of_vmi(vmi, cluster) else ", else restart the VM"
+            last = "" if changed_disks.brief(vmi, cluster) else ", else restart the VM"
             lasts = f"If that lasts, unmount it in the guest{last}"
             yield f"volume {name} is unplugged and not detached yet (phase {phase}). {lasts}"
 

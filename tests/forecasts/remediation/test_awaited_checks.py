@@ -1,0 +1,67 @@
+"""Health checks that are about to act on a silent node, and those that only seem to be."""
+
+import pytest
+
+from tests.forecasts.outage import losses
+from virt_admit.forecasts.remediation import awaited_checks
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+NOW = "2026-01-01T10:00:00Z"
+REFERENCE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate"}
+TEMPLATE = REFERENCE | {"metadata": {"name": "t", "namespace": "x"}, "spec": {"template": {"spec": {}}}}
+
+
+def check(healthy="51%", duration="300s"):
+    entries = [{"type": "Ready", "status": status, "duration": duration} for status in ("Unknown", "False")]
+    spec = {
+        "selector": {},
+        "minHealthy": healthy,
+        "unhealthyConditions": entries,
+        "remediationTemplate": REFERENCE | {"name": "t", "namespace": "x"},
+    }
+    kind = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck"}
+    return kind | {"metadata": {"name": "h"}, "spec": spec}
+
+
+def node(name, ready="True", since="2026-01-01T09:58:00Z", make=losses.node, **labels):
+    made = make(name)
+    made["metadata"]["labels"] |= labels
+    seen = since if ready == "Unknown" else NOW
+    made["status"]["conditions"] = [
+        {"type": "Ready", "status": ready, "lastTransitionTime": since, "lastHeartbeatTime": seen}
+    ]
+    return made
+
+
+def advice(*objects):
+    return awaited_checks.advice("a", Snapshot([Object(each) for each in (TEMPLATE, *objects)], ["*"], time=NOW))
+
+
+@pytest.mark.parametrize("since", ["2026-01-01T09:58:00Z", "2026-01-01T11:58:00+02:00"])
+def test_it_acts_in_utc(since):
+    said = advice(check(), node("a", "Unknown", since), node("b"), node("c"))
+
+    assert said == "wait for NodeHealthCheck h, which acts on it at 10:03:00 UTC if it stays silent"
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param(
+            (check(duration="2000000h"), node("a", "Unknown", "9998-12-31T00:00:00Z"), node("b")), id="no-time"
+        ),
+        pytest.param((check(), node("a", "Unknown"), node("b", "False"), node("c")), id="too-many-with-ready-false"),
+        pytest.param(
+            (
+                check("0%"),
+                node("a", "Unknown", make=losses.master),
+                node("b", "Unknown", make=losses.master),
+                node("c"),
+            ),
+            id="one-control-plane-node-at-a-time",
+        ),
+    ],
+)
+def test_nothing_is_promised(objects):
+    assert not advice(*objects)
