@@ -60,10 +60,10 @@ def of_pod(pod: Object, cluster: Cluster) -> HungMount | None:
     if any(each.at("state", "running").present for each in pod.at("status", "containerStatuses").items()):
         return None
     shares = list(_shares(pod, cluster))
-    found = next(((each, *why) for each in shares if (why := _missing(each, cluster)).words), None)
     if not shares:
         return None
-    share, why, certain = found or (shares[0], "", False)
+    judged = ((share, _missing(share, cluster)) for share in shares)
+    share, (why, certain) = next((each for each in judged if each[1].words), (shares[0], _Missing("")))
     node = pod.at("spec", "nodeName").text or "its node"
     reboot = f"reboot {node} once its VMs have left, because a hung NFS mount does not end otherwise"
     see = kubectl("describe", PV, share.volume.name) if share.volume is not None else ""
