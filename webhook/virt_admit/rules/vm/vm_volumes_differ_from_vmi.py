@@ -34,7 +34,10 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(VM,),
-    reads=union(changed_disks.READS, {VMI: ("spec.domain.devices.disks",)}),
+    reads=union(
+        changed_disks.READS,
+        {VM: ("spec.template.spec.domain.devices.disks",), VMI: ("spec.domain.devices.disks",)},
+    ),
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -53,7 +56,8 @@ def check(vm: Object, context: Context) -> Findings:
         return
     command = changed_disks.command(vm, context.cluster)
     meant = vms.vm_spec(vm)["updateVolumesStrategy"].text == "Replacement"
-    disks = vmi.at("spec", "domain", "devices", "disks").items() if vmi is not None else ()
+    templates = (vms.vmi_spec(vm), *((vmi["spec"],) if vmi is not None else ()))
+    disks = (disk for spec in templates for disk in spec["domain"]["devices"]["disks"].items())
     read_only = [disk["name"].text for disk in disks if disk["cdrom"].present]
     for each in changed:
         if each.volume["name"].text in read_only:
