@@ -50,11 +50,31 @@ def test_a_template_that_no_volume_uses_any_more_needs_an_edit():
     assert changed_disks.command(known, world) == "kubectl edit vm db -n shop"
 
 
-@pytest.mark.parametrize(("text", "kept"), [("wait until it has started", True), ("restart the VM", False)])
-def test_only_what_ends_the_guest_is_replaced(text, kept):
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("wait until it has started", True),
+        ("restart the container runtime of n2", True),
+        ("see the events: kubectl describe vmi restart-it -n shop", True),
+        ("move another one: virtctl stop web -n shop", True),
+        ("repair claim root, and do not stop the VM before", True),
+        ("restart the VM", False),
+        ("unplug the volume, or start it anew: virtctl restart db -n shop", False),
+    ],
+)
+def test_only_what_ends_the_guest_has_the_warning(text, kept):
     world = cluster(running(), vm(NEW))
 
     assert (changed_disks.safe(text, running(), world) == text) is kept
+
+
+def test_the_other_remedy_stays_behind_the_warning():
+    text = "repair the driver of n2 (kubectl describe node n2), or restart the VM (virtctl restart db): virtctl stop db"
+    found = changed_disks.safe(text, running(), cluster(running(), vm(NEW)))
+
+    assert found.startswith("do not restart it, or let a drain shut it down: its next start boots 'new'")
+    assert "; after that, repair the driver of n2 (kubectl describe node n2), or restart the VM: kubectl patch" in found
+    assert "virtctl" not in found
 
 
 def test_the_cause_of_a_refused_move_is_said():

@@ -63,9 +63,27 @@ def test_a_drain_waits_for_minutes() -> None:
 
 
 def test_less_than_an_hour_stops_no_upgrade() -> None:
-    found = drained(pod("2026-01-01T12:30:00Z", 1800))
+    found = drained(pod("2026-01-01T12:20:00Z", 1800))
     assert found.drainable is False
     assert found.pods.lasting == ()
+
+
+@pytest.mark.parametrize(("until", "grace"), [("2026-01-01T12:29:57Z", 1800), ("2026-01-08T11:59:57Z", 604800)])
+def test_a_pod_of_an_ordinary_roll_out_has_just_been_deleted(until: str, grace: int) -> None:
+    found = drained(pod(until, grace, RABBIT))
+    (wait,) = found.pods.waits
+    assert (found.drainable, wait.until) == (True, until)
+    assert wait.reason.startswith("it has been ending for 3 s")
+
+
+def test_a_hook_that_has_slept_holds_nothing() -> None:
+    (blocker,) = drained(pod("2026-01-01T12:50:00Z", 3600, {"sleep": {"seconds": 10}})).pods.blockers
+    assert "hook" not in f"{blocker.reason} {blocker.remedy}"
+
+
+def test_a_hook_is_bounded_by_its_sleep() -> None:
+    (wait,) = drained(pod(grace=7200, hook={"exec": {"command": ["sh", "-c", "sleep 30m"]}})).pods.waits
+    assert "may hold it for up to 30 min" in wait.reason
 
 
 def test_a_hook_may_last_after_the_eviction() -> None:
@@ -81,6 +99,8 @@ def test_a_hook_may_last_after_the_eviction() -> None:
         pod("2026-01-01T12:00:20Z"),
         pod(grace=604800),
         pod(grace=60, hook=HOOK),
+        pod(grace=3600, hook={"sleep": {"seconds": 10}}),
+        pod(grace=3600, hook={"exec": {"command": ["/bin/sleep", "20"]}}),
         pod("2026-01-08T09:00:00Z", 604800, HOOK, phase="Succeeded"),
         pod("2026-01-08T09:00:00Z", 604800, **{"kubevirt.io": "virt-launcher"}),
     ],

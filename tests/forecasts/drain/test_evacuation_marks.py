@@ -5,6 +5,7 @@ import pytest
 from tests.builders import kubevirt
 from tests.forecasts.drain.test_vm_states import BLOCKS, MARKED, row
 from tests.forecasts.drain.vm_motion import cluster, launcher, node, vmi
+from virt_admit.model.messages import command_of
 
 PINNED = {"nodeSelector": {"zone": "one"}}
 OPEN = node("a")
@@ -17,7 +18,7 @@ def marked(*objects, **spec):
 @pytest.mark.parametrize(
     ("release", "command"), [("v1.7.0", "virtctl evacuate-cancel vmi db -n shop"), ("v1.6.0", "remove")]
 )
-def test_a_vm_that_no_node_takes_keeps_its_selector_and_its_strategy(release, command):
+def test_a_vm_that_no_node_takes_has_its_own_remedy_beside_that_of_the_mark(release, command):
     found = row(marked(OPEN, kubevirt({}, status={"observedKubeVirtVersion": release}), **PINNED))
 
     assert found.outcome == BLOCKS
@@ -25,8 +26,11 @@ def test_a_vm_that_no_node_takes_keeps_its_selector_and_its_strategy(release, co
         "it is still marked for eviction (status.evacuationNodeName a), although that node is not"
     )
     assert "no other node can take it: node selector zone=one" in found.reason
-    assert command in found.problems[0].command
-    assert not any(word in found.remedy for word in ("label", "selector", "evictionStrategy"))
+    stays, cause = found.remedy.split("; for a drain, ")
+    assert stays.startswith("if it is to stay until then, remove the mark (")
+    assert command in stays
+    assert "remove the node selector" in cause
+    assert found.problems[0].command == command_of(cause)
 
 
 def test_a_drain_that_goes_on_needs_another_node():

@@ -15,6 +15,9 @@ CLAIM = manifest("v1", "PersistentVolumeClaim", "data", "web", spec={"volumeName
 DNS = manifest("v1", "Service", "dns", "kube-system", spec={"clusterIP": "10.43.0.10"})
 
 
+RANGE = manifest("networking.k8s.io/v1", "ServiceCIDR", "kubernetes", spec={"cidrs": ["10.43.0.0/16"]})
+
+
 def pod(*, state="terminated", **volume):
     volumes = [volume or {"persistentVolumeClaim": {"claimName": "data"}}]
     ended = {"deletionTimestamp": "2026-01-01T11:00:00Z", "deletionGracePeriodSeconds": 30}
@@ -47,7 +50,7 @@ def cluster(*objects, complete=("*",)):
 
 def test_a_server_without_a_service_is_gone():
     own = pod()
-    (blocker,) = pod_evictions.of_node(cluster(own, share()), "w2").lasting
+    (blocker,) = pod_evictions.of_node(cluster(own, share(), RANGE), "w2").lasting
     assert blocker.reason == (
         f"it should have ended 60 min ago, but the kubelet of w2 cannot unmount its volume pv-1 (claim data): its NFS server "
         f"{GONE} is gone (no Service has this address)"
@@ -85,6 +88,7 @@ def test_the_server_of_a_storage_class_is_named():
     [
         (share("192.168.1.5"),),
         (share("nas.example.com"),),
+        (share("nas.storage.svc.example.com"),),
         (by_driver("nfs.csi.k8s.io"),),
     ],
 )
@@ -95,8 +99,14 @@ def test_a_server_outside_is_not_called_gone(objects):
     assert found.remedy.startswith("see whether w2 reaches")
 
 
+def test_an_address_near_those_of_services_may_be_a_host():
+    found = hung_mounts.of_pod(pod(), cluster(share()))
+    assert found.why.endswith("does not answer; no Service has this address: if it was that of one, that is gone")
+    assert found.remedy.startswith("see whether w2 reaches")
+
+
 def test_a_pod_may_name_the_server_itself():
-    found = hung_mounts.of_pod(pod(nfs={"server": GONE, "path": "/x"}), cluster())
+    found = hung_mounts.of_pod(pod(nfs={"server": GONE, "path": "/x"}), cluster(RANGE))
     assert f"cannot unmount its volume: its NFS server {GONE} is gone" in found.why
     assert "kubectl" not in found.remedy
 

@@ -107,6 +107,15 @@ def test_two_budgets_for_one_pod_always_refuse():
     assert blocker.remedy.endswith(": kubectl describe pdb -n shop")
 
 
+def test_causes_of_different_pods_at_one_budget_are_all_named():
+    two, own = budget(maxUnavailable=0), budget("more", selector={"matchLabels": {"tier": "db"}})
+    third = budget("other", selector={"matchLabels": {"tier": "cache"}})
+    pods = [pod(), pod("web-2", labels=WEB | {"tier": "db"}), pod("web-3", labels=WEB | {"tier": "cache"})]
+    found = sorted(each.reason for each in of_node(*pods, two, own, third).blockers)
+    assert len(found) == 3
+    assert any("so no pod can ever be evicted" in each for each in found)
+
+
 def test_a_budget_is_named_once_however_many_pods_it_protects():
     assert len(of_node(pod(), pod("web-2"), budget(maxUnavailable=0)).blockers) == 1
 

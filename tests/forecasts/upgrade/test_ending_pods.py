@@ -38,7 +38,8 @@ def test_a_hook_of_days_stops_it() -> None:
     ("held", "says"),
     [
         (pod("a"), "its preStop hook may hold it for up to 7 days after its eviction (await-peers)"),
-        (pod("a", "2026-01-01T12:30:00Z", 1800), "it has been ending for 0 s; its grace period of 30 min ends at"),
+        (pod("a", "2026-01-08T11:59:57Z"), "it has been ending for 3 s; its grace period of 7 days ends at"),
+        (pod("a", "2026-01-01T12:20:00Z", 1800), "it has been ending for 10 min; its grace period of 30 min ends at"),
     ],
 )
 def test_the_estimate_rests_on_it(held: Any, says: str) -> None:

@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
         ("2026-11-01T12:20:30+02:00", datetime(2026, 11, 1, 10, 20, 30, tzinfo=UTC)),
         ("2026-11-01T10:20:30", None),
         ("0001-01-01T00:00:00+14:00", None),
+        ("0001-01-01T00:00:00Z", None),
         ("9999-12-31T23:59:59-12:00", None),
         ("9999-12-31T23:59:59Z", None),
         ("2026-11-01", None),

@@ -328,7 +328,7 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
 def _ending(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     """Return until when a pod may stay whose grace period is not over. The guest of a VM has a line of its own."""
     end = None if evicted_pods.is_of_vm(pod) else ending_pods.of_deleted(pod, cluster)
-    if end is None or end.left < ending_pods.USUAL:
+    if end is None or not end.holds:  # an ordinary roll-out ends long before its grace period does
         return end and Wait(POD.kind, pod.namespace, pod.name, end.reason, until=end.until)
     place, cause, brief = (pod.namespace, pod.name), ProblemCause.POD_NOT_ENDING, end.left < ending_pods.LONG
     return Blocker(POD.kind, *place, end.reason, end.remedy, now=True, cause=cause, repeatable=brief)
@@ -394,5 +394,7 @@ def _refused(budget: Object, answer: OperatorAnswer, cluster: Cluster) -> Blocke
 
 
 def _once(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
-    """Yield each budget once, however many pods of the node it protects."""
-    yield from {(item.kind, item.namespace, item.name): item for item in reversed(list(blockers))}.values()
+    """Yield each cause at a budget once, however many pods of the node it protects."""
+    several = ProblemCause.SEVERAL_BUDGETS  # named by the first one, whichever the others of a pod are
+    found = {(each.kind, each.id, each.cause == several and each.reason): each for each in reversed(list(blockers))}
+    yield from found.values()

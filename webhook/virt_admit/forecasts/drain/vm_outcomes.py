@@ -29,7 +29,7 @@ from virt_admit.forecasts.drain.states import (
     vm_states_failures,
     vm_states_outcomes,
 )
-from virt_admit.forecasts.drain.states.evacuation_marks import mark_first
+from virt_admit.forecasts.drain.states.evacuation_marks import mark_first, or_stays
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
@@ -191,7 +191,8 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         text = f"{verdict.reason}; {changed_disks.words(other)}"
         verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
     target, unseen, may_stop = find(verdict.outcome not in SHUT_DOWN), verdict.unseen, verdict.may_stop
-    problems = tuple(typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
+    typed_ones = (typed_remedies.with_command(problem.about(vmi), vmi, cluster) for problem in verdict.problems)
+    problems = tuple(or_stays(problem, vmi, state, cluster) for problem in typed_ones)
     remedy = problems[0].remedy if problems else verdict.remedy
     return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, unseen, may_stop, state, problems)
 

@@ -24,7 +24,11 @@ def instant(text: str | None) -> datetime | None:
         found.astimezone(UTC)  # "0001-01-01T00:00:00+14:00" is in the year 0 of UTC
     except (ValueError, OverflowError):
         return None
-    return found if found.year < MAXYEAR else None  # a pause may be added to it
+    return found if _FIRST <= found.year < MAXYEAR else None  # a pause may be added to it, or taken from it
+
+
+_FIRST: Final = 1970
+"""Of Unix time: the clock of a machine that knows no time begins there."""
 
 
 def exact(cluster: Cluster) -> datetime | None:

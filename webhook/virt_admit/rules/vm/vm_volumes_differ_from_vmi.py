@@ -1,9 +1,10 @@
 """A VM names another claim for a volume than its running VMI, and KubeVirt copies nothing between them.
 
-**Why.** The running guest writes to the claim of the VMI. The next restart boots the claim of the VM, which does not have what
+**Why.** The running guest writes to the claim of the VMI. The next restart uses the claim of the VM, which does not have what
 was written since. This happens when a volume migration is reverted later. It also happens when the copy never starts, because
 the VM has the condition ``RestartRequired`` or ``vmRolloutStrategy`` is ``Stage``. KubeVirt may report nothing. Before KubeVirt
-1.4.1 a ReadWriteOnce claim with the persistent TPM or EFI state of the VM has the same effect.
+1.4.1 a ReadWriteOnce claim with the persistent TPM or EFI state of the VM has the same effect. With ``updateVolumesStrategy:
+Replacement`` the exchange is meant, and is at most recorded; CD-ROMs hold nothing that a guest writes.
 
 **Fix.** Do not restart the VM. Name the claim of the VMI again in the VM, also where the VM is kept in Git, and write
 ``updateVolumesStrategy: Migration`` there as long as the VM has it. To move to the other claim, let KubeVirt copy: its
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import (
     VM,
     VMI,
@@ -26,12 +28,16 @@ from virt_admit.rule import (
     cut,
     problem_of,
     rule,
+    union,
 )
 
 
 @rule(
     kinds=(VM,),
-    reads=changed_disks.READS,
+    reads=union(
+        changed_disks.READS,
+        {VM: ("spec.template.spec.domain.devices.disks",), VMI: ("spec.domain.devices.disks",)},
+    ),
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -49,7 +55,22 @@ def check(vm: Object, context: Context) -> Findings:
     if why is None:
         return
     command = changed_disks.command(vm, context.cluster)
+    meant = vms.vm_spec(vm)["updateVolumesStrategy"].text == "Replacement"
+    templates = (vms.vmi_spec(vm), *((vmi["spec"],) if vmi is not None else ()))
+    disks = (disk for spec in templates for disk in spec["domain"]["devices"]["disks"].items())
+    read_only = [disk["name"].text for disk in disks if disk["cdrom"].present]
     for each in changed:
+        if each.volume["name"].text in read_only:
+            continue
+        if meant:
+            yield Finding(
+                each.named.path,
+                check.first_that_fits(each.named.path, *_replaced(each.named.text or "", each.used)),
+                value=(each.named.value, each.used),
+                max_action=Action.AUDIT,
+                problem=problem_of(ProblemCause.VOLUMES_DIFFER, vm),
+            )
+            continue
         yield Finding(
             each.named.path,
             check.first_that_fits(each.named.path, *_messages(each.named.text or "", each.used, why)),
@@ -59,10 +80,19 @@ def check(vm: Object, context: Context) -> Findings:
         )
 
 
+def _replaced(named: str, used: str) -> Iterator[str]:
+    for length in (253, 60, 30, 20):
+        new, old = show(cut(named, length)), show(cut(used, length))
+        yield (
+            f"updateVolumesStrategy Replacement takes effect at its next restart: the VMI runs on claim {old} until then, and "
+            f"{new} gets no data of it. If that is not meant, name {old} again."
+        )
+
+
 def _messages(named: str, used: str, why: str) -> Iterator[str]:
     for length in (253, 60, 30, 20):
         new, old = show(cut(named, length)), show(cut(used, length))
         yield (
-            f"do not restart it: the VMI runs on claim {old} and no copy to {new} is under way ({why}). The next restart boots "
+            f"do not restart it: the VMI runs on claim {old} and no copy to {new} is under way ({why}). The next restart uses "
             f"{new} without new data. Name {old} again."
         )

@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import command_of, cut
 
 _NAMES: Final = ("name", "persistentVolumeClaim.claimName", "dataVolume.name")
 DISK_READS: Final[Reads] = {
@@ -236,15 +236,32 @@ def remedy(obj: Object, cluster: Cluster) -> str:
 
 
 def safe(other: str, obj: Object, cluster: Cluster) -> str:
-    """Return another remedy about a VM or a VMI, but ``remedy`` instead where that would start it with other disks."""
-    return (_RESTARTS.search(other) and remedy(obj, cluster)) or other
+    """Return another remedy about a VM or a VMI, behind ``remedy`` where it would start the VM with other disks.
+
+    Its commands that end the guest are left out.
+    """
+    first = remedy(obj, cluster) if _ends(other, obj) else ""
+    if not first or other.startswith(DO_NOT):
+        return first or other
+    see, repair = command_of(other), command_of(first)
+    words_of = f"{other.removesuffix(f': {see}')} ({see})" if see else other.rstrip(".")
+    then = _IN_WORDS.sub(lambda found: "" if _ends(found[0], obj) else found[0], words_of)
+    return typed(f"{first.removesuffix(f': {repair}')}; after that, {then}", repair)
+
+
+def _ends(text: str, obj: Object) -> bool:
+    """Return whether what a text says ends the guest of a VM, now or with a drain."""
+    commanded = any(found[1] == obj.name for found in _BY_COMMAND.finditer(text))
+    return commanded or _RESTARTS.search(text) is not None
 
 
 _RESTARTS: Final = re.compile(
-    r"\b(?:restart|Evict|evictionStrategy|LiveMigrateIfPossible|shut the guest down|virtctl (?:stop|start)|"
-    r"stop (?:it|the VM)\b)"
+    r"\b(?<!do not )(?:[Rr]estart (?:it|the VM)\b|its restart\b|stop (?:it|the VM)\b|shut (?:it|the VM|the guest) down\b|"
+    r"evictionStrategy\b|LiveMigrateIfPossible\b|Evict\b)"
 )
-"""What ends the guest, now or with a drain."""
+"""Other parts that are restarted are not meant."""
+_BY_COMMAND: Final = re.compile(r"\bvirtctl (?:restart|stop|start) ([\w.-]+)")
+_IN_WORDS: Final = re.compile(r" \((?:kubectl|virtctl) [^()]*\)")
 
 
 def command(obj: Object, cluster: Cluster) -> str:

@@ -8,9 +8,11 @@ internal/resource/statefulset.go (a hook of up to a week); cli.rabbitmq.com: che
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.states.dying_pods import STUCK_AFTER
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -53,6 +55,8 @@ class PodEnd(NamedTuple):
     """Until the end of its grace period, when the kubelet kills it."""
     until: str
     """The same as a time, RFC 3339."""
+    holds: bool
+    """Whether it has been ending for so long that it most likely takes the rest of that time too."""
 
 
 class _Hook(NamedTuple):
@@ -60,6 +64,8 @@ class _Hook(NamedTuple):
     """The container with the hook; else the first one."""
     words: str
     """What it runs; empty: there is none."""
+    longest: timedelta
+    """For how long it may run: by what it sleeps, else the grace period."""
 
 
 def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
@@ -68,21 +74,27 @@ def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
     past = clock.since(until, cluster)
     if past is None or -past < _BRIEF or pod.at("status", "phase").text in FINISHED:
         return None
-    grace, hook = _seconds(pod.metadata["deletionGracePeriodSeconds"].integer), _hook(pod)
-    begun = f"has been ending for {clock.duration(grace + past)}" if grace is not None else "is being deleted"
+    grace = _seconds(pod.metadata["deletionGracePeriodSeconds"].integer)
+    elapsed, hook = (grace + past if grace is not None else None), _hook(pod, grace or -past)
+    hook = hook if hook.longest >= (grace or -past) else hook._replace(words="")
+    begun = f"has been ending for {clock.duration(elapsed)}" if elapsed is not None else "is being deleted"
     period = f" of {_period(grace)}" if grace is not None else ""
     end = f"its grace period{period} ends at {clock.stamp(clock.instant(until))}, in {clock.duration(-past)}"
     held = f", and its preStop hook may hold it until then ({cut(hook.words, _LONGEST_HOOK)})" if hook.words else ""
-    return PodEnd(f"it {begun}; {end}{held}", _remedy(pod, hook), -past, until)
+    holds = elapsed is not None and elapsed >= STUCK_AFTER and -past >= USUAL
+    return PodEnd(f"it {begun}; {end}{held}", _remedy(pod, hook), -past, until, holds)
 
 
 def may_last(pod: Object) -> str:
     """Return how long a preStop hook may hold a pod once it is evicted; empty: not for long."""
-    grace, hook = _seconds(pod.at("spec", _GRACE).integer), _hook(pod)
-    if pod.deleted or grace is None or grace < LONG or not hook.words:
+    grace = _seconds(pod.at("spec", _GRACE).integer)
+    if pod.deleted or grace is None or grace < LONG:
+        return ""
+    hook = _hook(pod, grace)
+    if not hook.words or hook.longest < STUCK_AFTER:
         return ""
     words = cut(hook.words, _LONGEST_HOOK)
-    return f"its preStop hook may hold it for up to {_period(grace)} after its eviction ({words})"
+    return f"its preStop hook may hold it for up to {_period(hook.longest)} after its eviction ({words})"
 
 
 def _seconds(number: int | None) -> timedelta | None:
@@ -95,13 +107,27 @@ def _period(length: timedelta) -> str:
     return f"{seconds // 3600} h" if seconds % 3600 == 0 and seconds < 3 * 86400 else clock.duration(length)
 
 
-def _hook(pod: Object) -> _Hook:
+def _hook(pod: Object, grace: timedelta) -> _Hook:
+    """Return the hook of a pod that may run longest."""
     containers = list(pod.at("spec", "containers").items())
-    for container in containers:
-        hook = container.at("lifecycle", "preStop")
-        if hook.is_map and (words := _words(hook)):
-            return _Hook(container["name"].text or "", words)
-    return _Hook((containers[0]["name"].text or "") if containers else "", "")
+    none = _Hook((containers[0]["name"].text or "") if containers else "", "", timedelta(0))
+    hooks = ((each["name"].text or "", _words(each.at("lifecycle", "preStop"))) for each in containers)
+    return max(
+        (_Hook(name, words, _longest(words, grace)) for name, words in hooks if words), key=_length, default=none
+    )
+
+
+def _length(hook: _Hook) -> timedelta:
+    return hook.longest
+
+
+def _longest(words: str, grace: timedelta) -> timedelta:
+    sleeps = _SLEEP.fullmatch(words)
+    return min(timedelta(seconds=int(sleeps[1]) * _UNITS[sleeps[2]]), grace) if sleeps is not None else grace
+
+
+_SLEEP: Final = re.compile(r"(?:(?:/usr)?/bin/)?sleep (\d{1,8}) ?([smhd]?)")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _words(hook: Field) -> str:

@@ -71,18 +71,25 @@ def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
 def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, cluster: Cluster) -> tuple[Problem, str]:
     """Return the problem of a VMI that migrates, and its longer reason: a mark that no drain needs comes before its cause.
 
-    Without the mark no other node has to take the VMI, so no change of the VM or of a node is needed. A descheduler would
-    evict it again, so there the cause stays.
+    A descheduler would evict it again, so there the cause stays alone.
     """
     mark = words(vmi, cluster) if is_left_over(found) else ""
     if not mark.startswith(_STILL):
         return problem, reason
     rest = (reason or problem.reason).replace(f"; {mark}", "")
-    if problem.cause not in _OF_TARGETS:
-        return problem, f"{mark}. {rest}"
-    command = evacuate_cancel(vmi, cluster)
-    remedy = typed("if it is to stay, remove the mark, after which KubeVirt makes no more migrations", command)
-    return problem._replace(remedy=remedy, command=command), f"{mark}. {rest}"
+    return problem, f"{mark}. {rest}"
+
+
+def or_stays(problem: Problem, vmi: Object, found: VmState, cluster: Cluster) -> Problem:
+    """Return a problem whose remedy also says how the VMI stays until a drain: without the mark it needs no other node.
+
+    The drain needs the remedy of the cause, which keeps the end with its command.
+    """
+    cause = problem.id.cause if problem.id is not None else problem.cause
+    if cause not in _OF_TARGETS or not way_to_stay(vmi, found, cluster):
+        return problem
+    stays = f"if it is to stay until then, remove the mark ({evacuate_cancel(vmi, cluster)})"
+    return problem._replace(remedy=f"{stays}; for a drain, {problem.remedy}")
 
 
 _OF_TARGETS: Final = frozenset(

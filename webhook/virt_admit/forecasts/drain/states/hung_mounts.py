@@ -33,6 +33,10 @@ _NFS_SERVER: Final = kinds.guess("nfs.rook.io/v1alpha1", "NFSServer")
 """Of Rook. Only snapshots hold it."""
 
 
+_RANGE: Final = kinds.guess("networking.k8s.io/v1", "ServiceCIDR")
+"""Addresses of Services, from Kubernetes 1.33 on. Only snapshots hold it."""
+
+
 class HungMount(NamedTuple):
     """Why a pod whose containers have ended cannot be unmounted."""
 
@@ -56,17 +60,18 @@ def of_pod(pod: Object, cluster: Cluster) -> HungMount | None:
     if any(each.at("state", "running").present for each in pod.at("status", "containerStatuses").items()):
         return None
     shares = list(_shares(pod, cluster))
-    gone = next(((each, why) for each in shares if (why := _missing(each, cluster))), None)
     if not shares:
         return None
-    share, why = gone or (shares[0], "")
+    judged = ((share, _missing(share, cluster)) for share in shares)
+    share, (why, certain) = next((each for each in judged if each[1].words), (shares[0], _Missing("")))
     node = pod.at("spec", "nodeName").text or "its node"
     reboot = f"reboot {node} once its VMs have left, because a hung NFS mount does not end otherwise"
     see = kubectl("describe", PV, share.volume.name) if share.volume is not None else ""
-    if why:
+    if certain:
         words = f"the kubelet of {node} cannot unmount {share.words}: its NFS server {share.server} is gone ({why})"
         return HungMount(words, typed(f"{reboot}, or let a server answer at {share.server} again", see))
-    until = f"while NFS server {share.server} does not answer"
+    perhaps = f"; {why}: if it was that of one, that is gone" if why else ""
+    until = f"while NFS server {share.server} does not answer{perhaps}"
     return HungMount(
         f"the kubelet has not reported its end. It cannot unmount {share.words} {until}",
         typed(f"see whether {node} reaches {share.server}, and repair that; else {reboot}", see),
@@ -92,46 +97,50 @@ def _server(volume: Object) -> str:
     return volume.at("spec", "nfs", "server").text or by_driver or ""
 
 
-def _missing(share: _Share, cluster: Cluster) -> str:
-    """Return how it shows that a server inside the cluster is gone; empty: it is outside, or is not known to be gone."""
+class _Missing(NamedTuple):
+    words: str
+    """How it shows that a server inside the cluster is gone; empty: it is outside, or is not known to be gone."""
+    certain: bool = False
+    """Whether it is certainly inside the cluster."""
+
+
+def _missing(share: _Share, cluster: Cluster) -> _Missing:
     try:
         described = service_endpoints.is_described(cluster) and not unlisted(cluster, SERVICE)
-        words = _without_service(share.server, cluster) if described else ""
+        found = _without_service(share.server, cluster) if described else _Missing("")
     except Unseen:
-        return ""
-    return ", and ".join(filter(None, (words, _without_owner(share.volume, cluster)))) if words else ""
+        return _Missing("")
+    owner = _without_owner(share.volume, cluster) if found.words else ""
+    return _Missing(f"{found.words}, and {owner}", certain=True) if owner else found
 
 
-def _without_service(server: str, cluster: Cluster) -> str:
-    host = server.removesuffix(".").split(".")
-    if len(host) >= _OF_SERVICE and host[2] == "svc":
-        return service_endpoints.backing(cluster, host[1], host[0]).problem
+def _without_service(server: str, cluster: Cluster) -> _Missing:
+    name, _, rest = server.removesuffix(".").partition(".")
+    namespace, _, domain = rest.partition(".")
+    if domain in _DOMAINS:
+        return _Missing(service_endpoints.backing(cluster, namespace, name).problem, certain=True)
     own = next((each for each in cluster.known(SERVICE) if each.at("spec", "clusterIP").text == server), None)
     if own is not None:
-        return service_endpoints.backing(cluster, own.namespace, own.name).problem
-    return "no Service has this address" if _is_of_services(server, cluster) else ""
+        return _Missing(service_endpoints.backing(cluster, own.namespace, own.name).problem, certain=True)
+    certain = any(
+        _is_in(server, item.text) for each in cluster.known(_RANGE) for item in each.at("spec", "cidrs").items()
+    )
+    near = (f"{each.at('spec', 'clusterIP').text}/{_USUAL}" for each in cluster.known(SERVICE))
+    return _Missing(_NO_SERVICE if certain or any(_is_in(server, each) for each in near) else "", certain)
 
 
-_OF_SERVICE: Final = 3
-"""Parts of ``NAME.NAMESPACE.svc``."""
-_RANGE: Final = 16
-"""Bits that addresses of Services have in common: the usual range has as many or fewer."""
+_NO_SERVICE: Final = "no Service has this address"
+_DOMAINS: Final = ("svc", "svc.cluster.local")
+"""What the name of a Service ends with. A name with another domain may be that of a host."""
+_USUAL: Final = 16
+"""Bits that addresses of Services usually have in common. Hosts may have them too, so this is a hint alone."""
 
 
-def _is_of_services(server: str, cluster: Cluster) -> bool:
-    """Return whether an address is in the range of Services, by the addresses that known Services have."""
+def _is_in(server: str, network: str | None) -> bool:
     try:
-        address = ipaddress.IPv4Address(server)
+        return ipaddress.ip_address(server) in ipaddress.ip_network(network or "", strict=False)
     except ValueError:
         return False
-    for service in cluster.known(SERVICE):
-        try:
-            known = ipaddress.IPv4Network((service.at("spec", "clusterIP").text or "", _RANGE), strict=False)
-        except ValueError:
-            continue
-        if address in known:
-            return True
-    return False
 
 
 def _without_owner(volume: Object | None, cluster: Cluster) -> str:
