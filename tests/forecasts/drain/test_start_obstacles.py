@@ -104,6 +104,50 @@ def test_a_node_that_reports_less_than_its_pods_use_has_lost_its_device_plugin(e
     assert unreported_devices.note("w2", cluster) == ""
 
 
+def lost(change=lambda items: None, reported="0", **parts):
+    """Return what is said of w1, which reports fewer devices than a VM there uses."""
+    items = gpu(reported, external=True) + namespaces("devices") + guest("render", "w1", **with_gpu())
+    items += [pod("nvidia-device-plugin-y", "devices", "w1", {}, None), *parts.get("more", ())]
+    change(items)
+    return unreported_devices.note("w1", Snapshot(list(map(Object, items)), ["*"], time=ago()))
+
+
+def young(items):
+    find(items, "Pod", "nvidia-device-plugin-y")["metadata"]["creationTimestamp"] = ago(seconds=20)
+
+
+def back(items):
+    ready = find(items, "Node", "w1")["status"]["conditions"]
+    next(each for each in ready if each["type"] == "Ready")["lastTransitionTime"] = ago(minutes=2)
+
+
+@pytest.mark.parametrize("change", [young, back])
+def test_what_offers_devices_gets_time_to_start(change):
+    assert lost()
+    assert lost(change) == ""
+
+
+def test_a_device_plugin_that_is_not_ready_is_not_deleted():
+    def failing(items):
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": ago(minutes=30)}
+        find(items, "Pod", "nvidia-device-plugin-y")["status"]["conditions"] = [ready]
+
+    said = lost(failing)
+    assert "kubectl logs nvidia-device-plugin-y" in said
+    assert "delete" not in said
+
+
+def test_a_device_that_is_not_healthy_does_not_need_a_restart_of_its_plugin():
+    def broken(items):
+        find(items, "Node", "w1")["status"].setdefault("capacity", {})[GPU] = "2"
+
+    assert lost(broken, more=guest("paint", "w1", **with_gpu()), reported="1").startswith(
+        f"w1 offers 1 of {GPU}, of which VM vms/paint, VM vms/render use 2: 1 device is not healthy. "
+    )
+    assert "restart" not in lost(broken)
+    assert "2 devices are not healthy" in lost(broken)
+
+
 def test_a_node_that_never_had_a_device_is_not_to_blame():
     asked = with_gpu() | {"spec": {}}
     found = stuck(gpu("0", external=False) + starting("cad", "Scheduling", **asked), "cad")
