@@ -5,9 +5,20 @@ import pytest
 from tests.healthy.clusters import plain
 from tests.healthy.machines import storage_class
 from tests.healthy.parts import ago, namespaces, obj, pod
-from tests.incidents.machines import event, find, guest
-from tests.incidents.starts import CALLED, GPU, gpu, importing, pending, policy_engine, refused, starting, with_gpu
-from virt_admit.forecasts.drain.starts import start_obstacles
+from tests.incidents.machines import event, find, guest, launcher_of
+from tests.incidents.starts import (
+    CALLED,
+    GPU,
+    gpu,
+    importing,
+    pending,
+    policy_engine,
+    refused,
+    rejected,
+    starting,
+    with_gpu,
+)
+from virt_admit.forecasts.drain.starts import rejected_pods, start_obstacles
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
@@ -316,3 +327,53 @@ def test_a_young_disk_is_waited_for():
     find(items, "DataVolume", "web")["metadata"]["creationTimestamp"] = ago(minutes=2)
 
     assert stuck(items, "web") is None
+
+
+# --- VMIs that have failed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "domain", "why"),
+    [
+        ({"reason": "NodeUnresponsive"}, {}, " (NodeUnresponsive: virt-handler on its node no longer reported)"),
+        ({}, {"rebootPolicy": "Terminate"}, " (a reboot of its guest ends it, too: rebootPolicy is Terminate)"),
+        ({}, {}, ""),
+    ],
+)
+def test_a_vmi_that_failed_says_why(status, domain, why):
+    items = plain() + guest("db", "w1", run="Manual", domain=domain)
+    find(items, "VirtualMachineInstance", "db")["status"] |= {"phase": "Failed"} | status
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
+    vm, vmi = (Object(find(items, kind, "db")) for kind in ("VirtualMachine", "VirtualMachineInstance"))
+    found = start_obstacles.stays_off(vm, vmi, cluster)
+
+    assert found.reason == f"it is not running: its VMI is Failed{why}, and Manual does not start it again"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "then"),
+    [("Always", True), ("RerunOnFailure", True), ("Once", True), ("Manual", False), ("Halted", False)],
+)
+def test_rejected_pods_matter_only_for_a_vm_that_should_run(strategy, then):
+    items = plain() + rejected("TopologyAffinityError", "Resources cannot be allocated with Topology locality", "w2")
+    find(items, "VirtualMachine", "dpdk")["spec"]["runStrategy"] = strategy
+    found = stuck(items, "dpdk")
+
+    assert (found is not None and "KubeVirt starts it again after 5 min at most" in found.reason) is then
+
+
+@pytest.mark.parametrize(
+    ("host", "minutes", "is_cause"),
+    [("w2", 94, True), ("w1", 94, False), ("w2", 30, False)],
+)
+def test_a_rejection_counts_on_its_own_node_at_its_end(host, minutes, is_cause):
+    """A target pod of a migration may be rejected on another node, while the guest goes on to run."""
+    items = plain() + guest("db", "w2", run="Manual")
+    vmi = find(items, "VirtualMachineInstance", "db")
+    vmi["status"]["phase"] = "Failed"
+    vmi["status"]["phaseTransitionTimestamps"].append({"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)})
+    made = event(launcher_of(items, "db"), "OutOfcpu", "Node didn't have enough resource", "kubelet", late=60 * minutes)
+    made["source"] |= {"host": host}
+    cluster = Snapshot(list(map(Object, [*items, made])), ["*"], time=ago())
+
+    assert (rejected_pods.of_running(Object(vmi), cluster) is not None) is is_cause
