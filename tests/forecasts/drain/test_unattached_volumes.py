@@ -170,7 +170,9 @@ def test_the_taint_of_a_drain_stays_until_it_is_over(key, owned):
         marked(items, "db", "w2")
 
     found = plugged(
-        {ZONE: "b"}, said=f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: draining}}", change=drained
+        {ZONE: "b"},
+        said=f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: draining}}",
+        change=drained,
     )
 
     by = " by Talos, which upgrades or reboots it" if owned else ""
