@@ -2,8 +2,9 @@
 
 A kubelet admits no pod beyond what it reports, so none where its pods use some means that their device plugin is gone, and
 fewer that some are not healthy. The pods keep their devices, and no further one is given out. Sources:
-kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity; kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins, issue
-16602; harvester/pcidevices.
+kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
+kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins, issue 16602;
+harvester/pcidevices.
 """
 
 from __future__ import annotations
