@@ -39,7 +39,7 @@ READS: Final[Reads] = union(
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
-    {POD: ("status.podIP",), VMI: ("spec.domain.rebootPolicy", "status.reason")},
+    {POD: ("status.podIP",), VMI: ("spec.domain", "status")},
 )
 
 

@@ -35,7 +35,13 @@ READS: Final[Reads] = union(
         KUBEVIRT: (),
         NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
         NODE: ("status.capacity",),
-        POD: ("spec.nodeName", "status.conditions"),
+        POD: (
+            "metadata.creationTimestamp",
+            "spec.nodeName",
+            "status.conditions.lastTransitionTime",
+            "status.conditions.status",
+            "status.conditions.type",
+        ),
     },
 )
 
