@@ -207,7 +207,7 @@ def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Obje
 
 def guest_ended_for_memory() -> Incident:
     facts = (
-        r"its guest ended with an error 95 min ago \(its VMI is Failed\), because container compute of its pod was ended for "
+        r"its VMI has been Failed for 95 min, because container compute of its pod was ended for "
         r"lack of memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. "
         r"Manual does not start it again",
         r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
@@ -338,7 +338,7 @@ def running_pod_that_its_kubelet_rejects() -> Incident:
         r"it is not running: the kubelet of w1 rejected its running pod 95 min ago, as it may when it restarts: NodeAffinity, "
         r"as the labels of the node did not match at that moment .* Its VMI is Failed, and Manual does not start it again",
         r"To do\n +start it; .*drain a node before its kubelet is restarted: virtctl start db -n vms",
-        r"(?s)\A(?!.*KubeVirt starts it again)(?!.*each new pod)(?!.*its guest ended)",
+        r"(?s)\A(?!.*KubeVirt starts it again)(?!.*each new pod)(?!.*has been Failed)",
     )
     return Incident("rejected-running", f"{KUBEVIRT}/issues/12290", items, YES, facts, ("explain", "vm/db"))
 

@@ -65,7 +65,7 @@ def evicted_launcher(*ask: str) -> Incident:
 def launcher_of_a_node_without_memory() -> Incident:
     said = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi."
     facts = (
-        r"its guest ended with an error .*because the kubelet of w2 evicted its pod 25 s ago: The node was low on resource",
+        r"its VMI is Failed, because the kubelet of w2 evicted its pod 25 s ago: The node was low on resource",
         r"free memory on w2, or let the VM request as much as it uses",
         r"(?s)\A(?!.*(?:LimitRange|ephemeral-storage))",
     )

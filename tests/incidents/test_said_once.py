@@ -21,7 +21,7 @@ def section(text, title):
 @pytest.mark.parametrize(
     ("incident", "begins"),
     [
-        (starts.guest_ended_for_memory(), "it is not running: its guest ended with an error"),
+        (starts.guest_ended_for_memory(), "it is not running: its VMI has been Failed for"),
         (starts.volume_without_copies(), "it does not run yet (its VMI is Scheduling), because "),
         (starts.scratch_space(), "its disk "),
     ],

@@ -5,7 +5,7 @@ import pytest
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import storage_class
-from tests.healthy.parts import obj
+from tests.healthy.parts import ago, obj
 from tests.incidents.machines import find
 from tests.incidents.starts import FAULTED, replica, with_longhorn
 
@@ -71,6 +71,14 @@ def test_copies_that_no_disk_may_take():
     found = waiting(unplaced(1), conditions=not_scheduled("tags not fulfilled"))
     assert "no copy of volume" in found.reason
     assert found.remedy.startswith("give Longhorn nodes and disks that may take the copies")
+
+
+def test_copies_that_wait_for_a_node_which_reboots():
+    said = not_scheduled("disks are unavailable;nodes are unavailable")
+    found = waiting(unplaced(1), conditions=[said[0] | {"lastTransitionTime": ago(minutes=20)}])
+    assert found.reason.endswith("This ends when a node can take it")
+
+    assert waiting(unplaced(1), conditions=[said[0] | {"lastTransitionTime": ago(seconds=20)}]) is None
 
 
 def test_a_copy_without_a_node_beside_one_that_failed():

@@ -8,6 +8,7 @@ from tests.healthy.machines import storage_class
 from tests.healthy.parts import namespaces, obj, pod
 from tests.incidents.machines import find
 from tests.incidents.starts import GPU, gpu, refused, starting, with_gpu
+from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 
 # --- devices that are not permitted --------------------------------------------------------------------------------
 
@@ -64,6 +65,14 @@ def test_hyperconverged_holds_the_list_where_there_is_one(version, path):
     assert f"{path} of HyperConverged kubevirt/own lists no device" in found.reason
     assert "pciDeviceSelector" in found.remedy
     assert found.remedy.endswith("kubectl edit hyperconverged own -n kubevirt")
+
+
+def test_a_list_that_hyperconverged_writes_is_not_patched(monkeypatch):
+    monkeypatch.setattr(unpermitted_devices, "may_be_managed", lambda *_: True)
+    ids = {"vendorId": "10de", "deviceId": "1bb0", "resourceName": GPU, "nodeName": "w1"}
+    found = not_permitted(obj("PCIDevice", "devices.harvesterhci.io/v1beta1", "w1-1", status=ids))
+    assert found.remedy.startswith("add it to permittedHostDevices of HyperConverged if one writes this KubeVirt")
+    assert found.remedy.endswith("kubectl get hyperconvergeds -A")
 
 
 # --- webhooks that deny --------------------------------------------------------------------------------------------

@@ -5,9 +5,20 @@ import pytest
 from tests.healthy.clusters import plain
 from tests.healthy.machines import storage_class
 from tests.healthy.parts import ago, namespaces, obj, pod
-from tests.incidents.machines import event, find, guest
-from tests.incidents.starts import CALLED, GPU, gpu, importing, pending, policy_engine, refused, starting, with_gpu
-from virt_admit.forecasts.drain.starts import start_obstacles
+from tests.incidents.machines import event, find, guest, launcher_of
+from tests.incidents.starts import (
+    CALLED,
+    GPU,
+    gpu,
+    importing,
+    pending,
+    policy_engine,
+    refused,
+    rejected,
+    starting,
+    with_gpu,
+)
+from virt_admit.forecasts.drain.starts import rejected_pods, start_obstacles
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
@@ -102,6 +113,50 @@ def test_a_node_that_reports_less_than_its_pods_use_has_lost_its_device_plugin(e
     cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
     assert lost in unreported_devices.note("w1", cluster)
     assert unreported_devices.note("w2", cluster) == ""
+
+
+def lost(change=lambda items: None, reported="0", **parts):
+    """Return what is said of w1, which reports fewer devices than a VM there uses."""
+    items = gpu(reported, external=True) + namespaces("devices") + guest("render", "w1", **with_gpu())
+    items += [pod("nvidia-device-plugin-y", "devices", "w1", {}, None), *parts.get("more", ())]
+    change(items)
+    return unreported_devices.note("w1", Snapshot(list(map(Object, items)), ["*"], time=ago()))
+
+
+def young(items):
+    find(items, "Pod", "nvidia-device-plugin-y")["metadata"]["creationTimestamp"] = ago(seconds=20)
+
+
+def back(items):
+    ready = find(items, "Node", "w1")["status"]["conditions"]
+    next(each for each in ready if each["type"] == "Ready")["lastTransitionTime"] = ago(minutes=2)
+
+
+@pytest.mark.parametrize("change", [young, back])
+def test_what_offers_devices_gets_time_to_start(change):
+    assert lost()
+    assert lost(change) == ""
+
+
+def test_a_device_plugin_that_is_not_ready_is_not_deleted():
+    def failing(items):
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": ago(minutes=30)}
+        find(items, "Pod", "nvidia-device-plugin-y")["status"]["conditions"] = [ready]
+
+    said = lost(failing)
+    assert "kubectl logs nvidia-device-plugin-y" in said
+    assert "delete" not in said
+
+
+def test_a_device_that_is_not_healthy_does_not_need_a_restart_of_its_plugin():
+    def broken(items):
+        find(items, "Node", "w1")["status"].setdefault("capacity", {})[GPU] = "2"
+
+    assert lost(broken, more=guest("paint", "w1", **with_gpu()), reported="1").startswith(
+        f"w1 offers 1 of {GPU}, of which VM vms/paint, VM vms/render use 2: 1 device is not healthy. "
+    )
+    assert "restart" not in lost(broken)
+    assert "2 devices are not healthy" in lost(broken)
 
 
 def test_a_node_that_never_had_a_device_is_not_to_blame():
@@ -272,3 +327,53 @@ def test_a_young_disk_is_waited_for():
     find(items, "DataVolume", "web")["metadata"]["creationTimestamp"] = ago(minutes=2)
 
     assert stuck(items, "web") is None
+
+
+# --- VMIs that have failed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "domain", "why"),
+    [
+        ({"reason": "NodeUnresponsive"}, {}, " (NodeUnresponsive: virt-handler on its node no longer reported)"),
+        ({}, {"rebootPolicy": "Terminate"}, " (a reboot of its guest ends it, too: rebootPolicy is Terminate)"),
+        ({}, {}, ""),
+    ],
+)
+def test_a_vmi_that_failed_says_why(status, domain, why):
+    items = plain() + guest("db", "w1", run="Manual", domain=domain)
+    find(items, "VirtualMachineInstance", "db")["status"] |= {"phase": "Failed"} | status
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
+    vm, vmi = (Object(find(items, kind, "db")) for kind in ("VirtualMachine", "VirtualMachineInstance"))
+    found = start_obstacles.stays_off(vm, vmi, cluster)
+
+    assert found.reason == f"it is not running: its VMI is Failed{why}, and Manual does not start it again"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "then"),
+    [("Always", True), ("RerunOnFailure", True), ("Once", True), ("Manual", False), ("Halted", False)],
+)
+def test_rejected_pods_matter_only_for_a_vm_that_should_run(strategy, then):
+    items = plain() + rejected("TopologyAffinityError", "Resources cannot be allocated with Topology locality", "w2")
+    find(items, "VirtualMachine", "dpdk")["spec"]["runStrategy"] = strategy
+    found = stuck(items, "dpdk")
+
+    assert (found is not None and "KubeVirt starts it again after 5 min at most" in found.reason) is then
+
+
+@pytest.mark.parametrize(
+    ("host", "minutes", "is_cause"),
+    [("w2", 94, True), ("w1", 94, False), ("w2", 30, False)],
+)
+def test_a_rejection_counts_on_its_own_node_at_its_end(host, minutes, is_cause):
+    """A target pod of a migration may be rejected on another node, while the guest goes on to run."""
+    items = plain() + guest("db", "w2", run="Manual")
+    vmi = find(items, "VirtualMachineInstance", "db")
+    vmi["status"]["phase"] = "Failed"
+    vmi["status"]["phaseTransitionTimestamps"].append({"phase": "Failed", "phaseTransitionTimestamp": ago(minutes=95)})
+    made = event(launcher_of(items, "db"), "OutOfcpu", "Node didn't have enough resource", "kubelet", late=60 * minutes)
+    made["source"] |= {"host": host}
+    cluster = Snapshot(list(map(Object, [*items, made])), ["*"], time=ago())
+
+    assert (rejected_pods.of_running(Object(vmi), cluster) is not None) is is_cause

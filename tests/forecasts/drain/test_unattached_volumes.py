@@ -157,6 +157,30 @@ def test_another_taint_of_that_node(key, remedy):
     assert found.remedy.startswith(remedy)
 
 
+@pytest.mark.parametrize("key", ["kubevirt.io/drain", "example.com/drain"])
+@pytest.mark.parametrize("owned", [False, True])
+def test_the_taint_of_a_drain_stays_until_it_is_over(key, owned):
+    def drained(items):
+        node = find(items, "Node", "w2")
+        node["spec"]["taints"] = [{"key": key, "value": "draining", "effect": "NoSchedule"}]
+        settings = find(items, "KubeVirt", "kubevirt")["spec"]["configuration"]
+        settings.setdefault("migrations", {})["nodeDrainTaintKey"] = "example.com/drain"
+        if owned:
+            node["metadata"].setdefault("annotations", {})["talos.dev/cordoned"] = "true"
+        marked(items, "db", "w2")
+
+    found = plugged(
+        {ZONE: "b"},
+        said=f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: draining}}",
+        change=drained,
+    )
+
+    by = " by Talos, which upgrades or reboots it" if owned else ""
+    assert f"w2, where the VM runs, is drained{by} (taint {key})" in found.reason
+    then = "wait until w2 has no such taint" if owned else "remove that taint once its drain is over"
+    assert found.remedy == f"migrate the VM to another node, or {then}: virtctl migrate db -n vms"
+
+
 def test_that_node_has_no_room():
     found = plugged({ZONE: "b"}, said="0/6 nodes are available: 1 Too many pods, 5 node(s) didn't match")
 

@@ -8,6 +8,9 @@ from tests.healthy.machines import claim
 from tests.healthy.parts import obj
 from tests.incidents.machines import find
 from tests.incidents.starts import starting
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 
 WORKERS = ("w1", "w2", "w3")
 ZONE = "topology.kubernetes.io/zone"
@@ -96,6 +99,7 @@ def test_the_only_node_with_its_disk_is_cordoned():
 
 # --- the time stamp counter ----------------------------------------------------------------------------------------
 
+HYPERCONVERGED = obj("HyperConverged", "hco.kubevirt.io/v1beta1", "hco", "cnv")
 MINIMUM = "minimumClusterTSCFrequency"
 SETTING = f"set {MINIMUM} (spec.configuration.developerConfiguration) of KubeVirt"
 LOW, HIGH = "1995312000", "2294608000"
@@ -134,6 +138,15 @@ def test_a_tsc_frequency_of_nodes_where_no_vm_may_run():
     assert found.remedy.endswith(
         f"""-p '{{"spec":{{"configuration":{{"developerConfiguration":{{"{MINIMUM}":{HIGH}}}}}}}}}'"""
     )
+
+
+def test_hyperconverged_has_no_lowest_tsc_frequency():
+    items = clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": HIGH})
+    tainted("infra", "w1")(items)
+    found = with_frequency([*items, HYPERCONVERGED])
+
+    assert found.remedy.startswith("end virt-handler on w1")
+    assert MINIMUM not in found.remedy
 
 
 def test_before_1_0_1_the_label_of_a_node_counts_where_no_vm_may_run():
@@ -249,3 +262,13 @@ def test_no_setting_is_blamed_for_disks_that_were_placed_otherwise(more):
 
     assert found.reason.endswith("its claim web-data is on node w2 alone. It does not start before that changes")
     assert found.remedy.startswith("make disk web-data again, which is to lie where web does (node w1)")
+
+
+def test_hyperconverged_that_was_not_read_may_write_the_objects():
+    cdi, kubevirt = Object(imported()[0]), Object(find(plain(), "KubeVirt", "kubevirt"))
+    read = Snapshot([cdi, kubevirt], ["*"])
+    unread = Snapshot([cdi, kubevirt], ["kubevirts.kubevirt.io", "cdis.cdi.kubevirt.io"])
+
+    for written in (cdi, kubevirt):
+        assert not may_be_managed(written, read)
+        assert may_be_managed(written, unread)

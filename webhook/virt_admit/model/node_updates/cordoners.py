@@ -96,9 +96,12 @@ class Cordon(NamedTuple):
 STAYS: Final = "That does not end by itself."
 
 
-def of_node(node: Object, cluster: Cluster) -> Cordon | None:
-    """Return what cordoned a node; None: it is not cordoned, or nothing shows what did it."""
-    order: Sequence[_Find] = _OF_CORDONED if _is_cordoned(node) else _OF_TAINTED
+def of_node(node: Object, cluster: Cluster, *, drained: bool = False) -> Cordon | None:
+    """Return what cordoned a node; None: it is not cordoned, or nothing shows what did it.
+
+    ``drained``: whether it has the taint of a drain, which counts like a cordon.
+    """
+    order: Sequence[_Find] = _OF_CORDONED if drained or _is_cordoned(node) else _OF_TAINTED
     return next((found for each in order if (found := each(node, cluster)) is not None), None)
 
 

@@ -75,7 +75,12 @@ def _of_machine(machine: Object) -> str:
 HOST_READS: Final[Reads] = {
     kinds.BARE_METAL_HOST: ("spec.consumerRef", "status.provisioning.state"),
     kinds.MACHINE: (f"metadata.annotations.{HOST}", "spec.providerSpec.value.kind"),
-    kinds.CAPI_MACHINE: ("spec.infrastructureRef.kind", "status.conditions", "status.v1beta2.conditions"),
+    kinds.CAPI_MACHINE: (
+        "spec.infrastructureRef.kind",
+        "spec.infrastructureRef.name",
+        "status.conditions",
+        "status.v1beta2.conditions",
+    ),
 }
 """The fields that ``host_shortage`` reads."""
 _FREE: Final = ("available", "ready")
@@ -92,7 +97,8 @@ def host_shortage(machine: Object, cluster: Cluster) -> str:
         found = [each for each in cluster.list(kinds.BARE_METAL_HOST) if each.namespace == machine.namespace]
     except Unseen:
         return ""
-    if any(each.at("spec", "consumerRef", "name").text == machine.name for each in found):
+    consumer = _consumer(machine)
+    if any(each.at("spec", "consumerRef", "name").text == consumer for each in found):
         return ""
     idle = [each for each in found if not each.at("spec", "consumerRef").present]
     if any(each.at("status", "provisioning", "state").text in _FREE for each in idle):
@@ -102,3 +108,13 @@ def host_shortage(machine: Object, cluster: Cluster) -> str:
         return f"{all_of_them} in use" if found else "no BareMetalHost exists"
     states = names(f"{each.name} is in state {each.at('status', 'provisioning', 'state').text or '?'}" for each in idle)
     return f"no BareMetalHost is available: {states}"
+
+
+def _consumer(machine: Object) -> str:
+    """Return the name in ``consumerRef`` of the host of a Machine: with Cluster API that of its Metal3Machine.
+
+    Source: metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#setHostConsumerRef.
+    """
+    if kinds.of(machine) is kinds.CAPI_MACHINE:
+        return machine.at("spec", "infrastructureRef", "name").text or machine.name
+    return machine.name

@@ -17,16 +17,19 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.cordoners import Cordon
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.node_selectors import tolerates
 
 _CORDON: Final = "node.kubernetes.io/unschedulable"
 _CORDONED: Final = {"key": _CORDON, "effect": "NoSchedule"}
+_DRAIN: Final = "kubevirt.io/drain"
+"""The taint that makes KubeVirt empty a node by default; Harvester's upgrade sets it whatever is configured."""
 _TOLERATED: Final = Version(1, 8)
 _OPPOSING: Final = ("NoSchedule", "NoExecute")
 _SHORT: Final = re.compile(r"Insufficient [\w./-]{1,100}|Too many pods|exceed max volume count")
@@ -56,7 +59,8 @@ def closed(vmi: Object, pod: Object, said: str, cluster: Cluster) -> ClosedNode 
         return _cordoned(node, away, cluster)
     for key, effect in _taints(node, pod):
         if key in said:
-            return _tainted(node, key, effect, away)
+            drain = key in (_DRAIN, migration_limits.drain_taint(cluster))
+            return _drained(node, key, effect, away, cluster) if drain else _tainted(node, key, effect, away)
     short = list(dict.fromkeys(_SHORT.findall(said)))
     if not short:
         return None
@@ -94,14 +98,30 @@ def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
     by = f" by {cordon.by}" if cordon is not None else ""
     reason = f"{node.name}, where the VM runs, is cordoned{by}, which {why}"
     if cordon is not None and not cordon.uncordon:
-        stays = cordon.remedy.partition(": ")[0] or f"wait until {node.name} is uncordoned"
-        command = away.command or (cordon.remedy.partition(": ")[2] if cordon.remedy else "")
-        return ClosedNode(reason, typed(f"{away.words}{stays}", command))
+        return ClosedNode(reason, _stays(cordon, f"wait until {node.name} is uncordoned", away))
     first = f"uncordon {node.name}"
     if cordoners.is_emptied(node.name, cluster):
         first = f"{first} once its drain is over"
     words = f"{first}, or migrate the VM to another node" if away.words else first
     return ClosedNode(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
+
+
+def _stays(cordon: Cordon, wait: str, away: _Way) -> str:
+    """Return the remedy where nobody should open the node by hand meanwhile."""
+    stays, _, command = cordon.remedy.partition(": ")
+    return typed(f"{away.words}{stays or wait}", away.command or command)
+
+
+def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> ClosedNode:
+    """Return what the taint of a drain means: it goes when what drains the node is done."""
+    cordon, emptied = cordoners.of_node(node, cluster, drained=True), cordoners.is_emptied(node.name, cluster)
+    by = f" by {cordon.by}" if cordon is not None else ""
+    reason = f"{node.name}, where the VM runs, is drained{by} (taint {key}), which the pod does not tolerate"
+    if cordon is not None and not cordon.uncordon:
+        return ClosedNode(reason, _stays(cordon, f"wait until {node.name} has no such taint", away))
+    words = f"remove that taint once {'its drain' if emptied else 'what it was set for'} is over"
+    untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")
+    return ClosedNode(reason, typed(f"{away.words}{words}", away.command or untaint))
 
 
 def _taints(node: Object, pod: Object) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import longhorn_copies
@@ -81,10 +82,17 @@ def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
     return (csi["volumeHandle"].text or "") if csi is not None and csi["driver"].text == _DRIVER else ""
 
 
-def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem:
-    """Return that a volume waits for room: its copies were never written, so there is nothing to salvage or to restore."""
+def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
+    """Return that a volume waits for room: its copies were never written, so there is nothing to salvage or to restore.
+
+    None: a node that reboots or starts may take them soon.
+    """
     said = volume.condition(_SCHEDULED)
     words = " ".join((said["message"].text or said["reason"].text or "").split())
+    stays = bool(_LASTING.search(words)) and not _PASSING.search(words)
+    since = clock.since(said["lastTransitionTime"].text, cluster)
+    if not stays and since is not None and since < _PATIENCE:
+        return None
     number = len(cluster.cached(longhorn_copies.by_volume)[volume.name])
     copies = f"none of the {number} copies" if number > 1 else "no copy"
     age = clock.lasting(said["lastTransitionTime"].text, cluster)
@@ -98,11 +106,15 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem:
     see = (
         kubectl("describe", LONGHORN_NODE, "", volume.namespace) if full else about("describe", volume, LONGHORN_VOLUME)
     )
-    end = "No node can attach it before that. This does not end by itself"
+    ends = "This does not end by itself" if stays else "This ends when a node can take it"
+    end = f"No node can attach it before that. {ends}"
     return Problem(f"{reason.rstrip('.')}. {end}", typed(remedy, see), ProblemCause.NOT_REPORTED)
 
 
 _FULL: Final = re.compile(r"insufficient storage|enough storage")
+_LASTING: Final = re.compile(rf"{_FULL.pattern}|tags not fulfilled")
+_PASSING: Final = re.compile(r"(?:nodes|disks) are unavailable")
+_PATIENCE: Final = timedelta(minutes=5)
 _ROOM: Final = (
     "give Longhorn {size} on as many nodes: another disk or node, fewer volumes, or a larger "
     "storage-over-provisioning-percentage in its settings"
@@ -112,7 +124,7 @@ _OTHERWISE: Final = (
 )
 
 
-def _of(volume: Object, claim: str, cluster: Cluster) -> Problem:
+def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     if _is_unplaced(volume, cluster):
         return _unplaced(volume, claim, cluster)
     every = cluster.cached(longhorn_copies.by_volume).get(volume.name, ())

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, V
 from virt_admit.model.kubernetes.objects import Field, Object, Path, PathStep
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.problems import Problem, ProblemCause
@@ -118,10 +119,11 @@ def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
     if hco is not None:
         path, title = _OF_V1 if hco.data.get("apiVersion") == "hco.kubevirt.io/v1" else _OF_V1BETA1, "HyperConverged"
         owner, kind, also = hco, HCO, ", which writes the CDI object"
-    elif cdi is not None:
+    elif cdi is not None and not may_be_managed(cdi, cluster):
         path, title, owner, kind, also = _OF_CDI_OBJECT, "CDI", cdi, CDI, ""
     else:
-        return f"raise {'.'.join(_OF_CDI_OBJECT)}.limits.memory of CDI above {limit}"
+        field = f"{'.'.join(_OF_CDI_OBJECT)}.limits.memory of CDI"
+        return f"raise {field} above {limit} (or in HyperConverged, if one writes the CDI object)"
     more = _twice(limit)
     delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
     example = f", such as {more}" if more else ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
@@ -20,7 +21,8 @@ from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import lifecycle, migrations, vms
+from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
+from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.messages import capital, cut, names
@@ -58,7 +60,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
         return None
     last = events.time_of(known[0])
     ago = f" {vm_states_times.age(last, cluster)} ago" if last is not None and clock.now(cluster) is not None else ""
-    nodes = {each.at("source", "host").text or each["reportingInstance"].text or "" for each in known}
+    nodes = set(map(_host, known))
     own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vm), vm.name), ())
     nodes |= {pod.at("spec", "nodeName").text or "" for pod in own if not vm_states_motion.lives(pod)}
     return Rejections(
@@ -74,28 +76,37 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     """Return why kubelets reject the pods of a VM, and what ends it; None: none do, as far as is known."""
     found = of_vm(vm, vmi, cluster)
     ran = vmi is not None and (vmi.at("status", "phase").text not in _NOT_RUNNING or _ran(vmi))
-    if found is None or ran:
+    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
+    if found is None or ran or not _should_run(vm, vmi, strategy):
         return None
     begin = f"{_begin(found)}: {found.reason}"
     if cpus := _SMT.search(found.message):
         return _of_cores(vm, begin, int(cpus[1]), int(cpus[2]))
-    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
     again = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm)) if vmi is not None else None
     then = "KubeVirt starts it again after 5 min at most" if again is None else f"{strategy} does not start it again"
     reason = f"{begin}: {cut(found.message, _LONGEST)}. {then}"
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
     if again is not None:
         words, command = again
-        return Problem(reason, typed(f"remove that cause, then {words}", command), ProblemCause.NOT_REPORTED)
-    if found.reason == "TopologyAffinityError":
-        words = "free CPUs, memory and devices of one NUMA node there, or let the VM ask for less"
-        return Problem(reason, typed(words, described), ProblemCause.NOT_REPORTED)
+        return Problem(reason, typed(f"{_way(found)}; then {words}", command), ProblemCause.NOT_REPORTED)
     return Problem(reason, typed(_way(found), described), ProblemCause.NOT_REPORTED)
+
+
+def _should_run(vm: Object, vmi: Object | None, strategy: str) -> bool:
+    """Return whether a VM is to run, so that its rejected pods matter: with a VMI by what a failure brings, else without."""
+    outcomes = lifecycle.RUN_STRATEGY.get(strategy)
+    if outcomes is None or vm.deleted:
+        return False
+    if vmi is not None:
+        return outcomes.crash in (Then.RESTARTED, Then.OFF)
+    return down_vms.should_run(vm) or outcomes.deleted is Then.RESTARTED
 
 
 def _way(found: Rejections) -> str:
     """Return what lets a kubelet take the pod, by the reason of its rejection."""
     there = names(sorted(found.nodes)) or "that node"
+    if found.reason == "TopologyAffinityError":
+        return "free CPUs, memory and devices of one NUMA node there, or let the VM ask for less"
     if found.reason == "NodeAffinity":
         return f"give {there} again the labels that the VM demands"
     if found.reason.startswith(_OUT_OF):
@@ -119,21 +130,31 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     namespace = vms.namespace_of(vmi)
     own = vm_states_motion.motion(cluster).pods.get((namespace, vmi.name), ())
-    pod = next((each for each in own if vm_states_motion.is_of(each, vmi) and _is_rejection(_reason(each))), None)
-    if pod is not None:
-        node, why = pod.at("spec", "nodeName").text or "", _reason(pod)
-    else:
-        begun = clock.instant(migrations.entered(vmi, "Running"))
+    node, ended = vmi.at("status", "nodeName").text or "", clock.instant(migrations.entered(vmi, "Failed"))
+    here = (each for each in own if each.at("spec", "nodeName").text == node and vm_states_motion.is_of(each, vmi))
+    why = next((_reason(each) for each in here if _is_rejection(_reason(each))), "")
+    if not why and ended is not None and node:
         known = cluster.cached(_rejected).get((namespace, f"{_LAUNCHER}{vmi.name}"), ())
-        event = next((each for each in known if begun and (at := events.time_of(each)) and at >= begun), None)
-        if event is None:
-            return None
-        node, why = event.at("source", "host").text or event["reportingInstance"].text or "", event["reason"].text or ""
-    ended = clock.instant(migrations.entered(vmi, "Failed"))
+        near = (each for each in known if _host(each) == node and _is_near(events.time_of(each), ended))
+        why = next((each["reason"].text or "" for each in near), "")
+    if not why:
+        return None
     ago = f" {vm_states_times.age(ended, cluster)} ago" if ended is not None and clock.now(cluster) is not None else ""
     on = f" of {node}" if node else ""
     reason = f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: {why}{_MEANS.get(why, '')}"
     return Problem(reason, LATER, ProblemCause.NOT_REPORTED)
+
+
+def _host(event: Object) -> str:
+    return event.at("source", "host").text or event["reportingInstance"].text or ""
+
+
+def _is_near(time: datetime | None, other: datetime) -> bool:
+    """Return whether an event is of the moment when a VMI failed. Another one is of a target pod, or of an earlier start."""
+    return time is not None and abs(time - other) <= _NEAR
+
+
+_NEAR: Final = timedelta(minutes=5)
 
 
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:

@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, PVC, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads
+from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.volumes import VolumePlace
 
@@ -57,7 +58,7 @@ def cause(namespace: str, claims: Sequence[str], cluster: Cluster) -> ScatterCau
         return ScatterCause()
     name = classes[waiting[0]].name
     why = f"{_WAITS} of StorageClass {name} has no effect: CDI fills each disk in a pod of its own ({_GATE} is off)"
-    if any(True for _ in cluster.known(HCO)):  # it writes this setting itself
+    if may_be_managed(cdi, cluster):  # HyperConverged writes this setting itself
         return ScatterCause(why, f"turn the feature gate {_GATE} of CDI on")
     patch = merge_patch(CDI, cdi.name, "", {"spec": {"config": {"featureGates": [*_gates(cdi), _GATE]}}})
     return ScatterCause(why, f"turn the feature gate {_GATE} of CDI on", patch)

@@ -122,6 +122,7 @@ READS: Final[Reads] = {
         "spec.taints",
         "spec.unschedulable",
         "status.allocatable",
+        "status.capacity",
         "status.conditions.lastHeartbeatTime",
         "status.conditions.lastTransitionTime",
         "status.conditions.message",

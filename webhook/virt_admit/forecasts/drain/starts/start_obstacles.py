@@ -23,7 +23,7 @@ from virt_admit.forecasts.placement.components import missing_networks
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
@@ -39,7 +39,7 @@ READS: Final[Reads] = union(
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
-    {POD: ("status.podIP",)},
+    {POD: ("status.podIP",), VMI: ("spec.domain", "status")},
 )
 
 
@@ -94,14 +94,27 @@ def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"it is not running: {rejected.reason}. Its VMI is Failed, and {strategy} does not start it again"
         return rejected._replace(reason=reason, remedy=typed(f"{words}; {rejected.remedy}", command))
     known = entered is not None and clock.now(cluster) is not None
-    since = f" {vm_states_times.clock_words(entered, cluster)} ago" if known else ""
+    failing = f"has been Failed for {vm_states_times.clock_words(entered, cluster)}" if known else "is Failed"
     killed = _killed(vm, vmi, cluster)
-    stays = f", because {killed.reason}. {strategy}" if killed is not None else f", and {strategy}"
-    reason = (
-        f"it is not running: its guest ended with an error{since} (its VMI is Failed){stays} does not start it again"
-    )
+    stays = f", because {killed.reason}. {strategy}" if killed is not None else f"{_why(vmi)}, and {strategy}"
+    reason = f"it is not running: its VMI {failing}{stays} does not start it again"
     begin = f"{killed.remedy}. Then {words}" if killed is not None else words
     return Problem(reason, typed(begin, command), ProblemCause.NOT_REPORTED)
+
+
+def _why(vmi: Object) -> str:
+    """Return in brackets what a VMI that has failed says of it; empty: nothing. Not each one had a guest with an error."""
+    said = vmi.at("status", "reason").text
+    if said == _UNRESPONSIVE:
+        return f" ({said}: virt-handler on its node no longer reported)"
+    if said:
+        return f" ({said})"
+    reboots = vmi.at("spec", "domain", "rebootPolicy").text == "Terminate"
+    return " (a reboot of its guest ends it, too: rebootPolicy is Terminate)" if reboots else ""
+
+
+_UNRESPONSIVE: Final = "NodeUnresponsive"
+"""kubevirt/kubevirt:pkg/virt-controller/watch/node/node.go#NodeUnresponsiveReason."""
 
 
 def _killed(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:

@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.selectors import integer
 from virt_admit.model.kubevirt.instances import tsc
 from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings.running_release import is_managed, may_be_managed
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners
@@ -183,8 +184,7 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     )
     lowest = min(own[name] for name in barred)
     suits = all(own[name] == lowest or nodes[name].labels.get(_SCALABLE) == "true" for name in barred)
-    fixed = f"set {_MINIMUM} of KubeVirt to {lowest} and {_AGAIN}" if lowest and suits else ""
-    command = _set_minimum(lowest, cluster) if fixed else ""
+    fixed, command = _minimum(lowest, cluster) if lowest and suits else ("", "")
     if _is_set(frequency, cluster):
         reason = f"{begin}. It is set in KubeVirt (minimumClusterTSCFrequency). {_STAYS}"
         return Problem(reason, typed(fixed or f"remove that setting and {_AGAIN}", command), _CAUSE)
@@ -217,13 +217,17 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     return Problem(reason, typed("; or ".join(filter(None, ways)), command or labelled), _CAUSE)
 
 
-def _set_minimum(frequency: int, cluster: Cluster) -> str:
-    """Return the command that sets the lowest TSC frequency; empty: HyperConverged writes KubeVirt, and has no such field."""
+def _minimum(frequency: int, cluster: Cluster) -> tuple[str, str]:
+    """Return how to set the lowest TSC frequency, with the command. HyperConverged writes KubeVirt, and has no such field."""
     found = configuration.known_or_none(configuration.kubevirt, cluster)
-    if found is None or configuration.known_or_none(configuration.hyperconverged, cluster) is not None:
-        return ""
+    known = configuration.known_or_none(configuration.hyperconverged, cluster) is not None
+    if known or (found is not None and is_managed(found)):
+        return "", ""
+    words = f"set {_MINIMUM} of KubeVirt to {frequency} and {_AGAIN}"
+    if found is None or may_be_managed(found, cluster):
+        return f"if no HyperConverged writes KubeVirt, {words}", ""
     data = {"spec": {"configuration": {"developerConfiguration": {"minimumClusterTSCFrequency": frequency}}}}
-    return merge_patch(KUBEVIRT, found.name, found.namespace, data)
+    return words, merge_patch(KUBEVIRT, found.name, found.namespace, data)
 
 
 def _is_set(frequency: int | None, cluster: Cluster) -> bool:

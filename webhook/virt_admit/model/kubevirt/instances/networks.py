@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NAD
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -37,13 +38,33 @@ def secondary(obj: Object) -> Iterator[Field]:
             yield name
 
 
+def _at_start(obj: Object) -> Iterator[Field]:
+    """Yield the secondary networks, but for those of unplugged interfaces of a VM that has no VMI.
+
+    Its next VMI goes without these (kubevirt/kubevirt:pkg/network/controllers/vm.go#VMController.Sync).
+    """
+    if kinds.of(obj) is kinds.VMI and obj.at("status", "phase").text:
+        yield from secondary(obj)
+        return
+    spec = vms.vmi_spec(obj)
+    unplugged = {each["name"].text for each in spec.at("domain", "devices", "interfaces").items() if _is_absent(each)}
+    for network in spec["networks"].items():
+        name = network["multus"]["networkName"]
+        if name.text and network["name"].text not in unplugged:
+            yield name
+
+
+def _is_absent(interface: Field) -> bool:
+    return interface["state"].text == "absent"
+
+
 def missing(obj: Object, cluster: Cluster) -> str:
     """Return the full name of a NetworkAttachmentDefinition that a VM names and that certainly does not exist; else empty.
 
     KubeVirt makes no launcher pod then (kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource), and where its
     feature gate ExternalNetResourceInjection is on, Multus gives the pod no network, so that it does not start.
     """
-    for name in secondary(obj):
+    for name in _at_start(obj):
         try:
             definition = _definition(obj, name, cluster)
         except Unseen:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.versions import Version, hco_release, parse_version
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -15,6 +17,14 @@ def is_managed(obj: Object) -> bool:
     """Whether HyperConverged writes this KubeVirt, so that its next release writes it again."""
     owners = (owner["kind"].text for owner in obj.metadata["ownerReferences"].items())
     return kinds.of(obj) is KUBEVIRT and (obj.labels.get(MANAGED_BY) == "hco-operator" or HCO.kind in owners)
+
+
+def may_be_managed(obj: Object, cluster: Cluster) -> bool:
+    """Whether HyperConverged may write this KubeVirt or CDI, and so undo a change of it. Unread is not absent."""
+    try:
+        return is_managed(obj) or configuration.hyperconverged(cluster) is not None
+    except Unseen:
+        return True
 
 
 def running_release(obj: Object, target: str) -> str:

@@ -40,6 +40,8 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         return None
     scheduler = candidates.scheduler(cluster)
     absent = [(node, device) for node, some in sorted(lacking.items()) for device in some]
+    if any(_offered(scheduler, *each) == 0 and unreported_devices.may_start(*each, cluster) for each in absent):
+        return None  # that node may take it soon
     lost = {node: some for node, devices in sorted(lacking.items()) if (some := _lost(node, devices, cluster))}
     none = [(node, device) for node, device in absent if not _offered(scheduler, node, device)]
     none = [each for each in none if each[0] not in lost]

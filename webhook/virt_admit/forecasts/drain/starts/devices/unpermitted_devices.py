@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
-from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, typed
+from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -77,12 +78,17 @@ def _remedy(device: str, have: list[str], holder: Object, cluster: Cluster) -> s
     kind, listed = _kind(holder), _permitted(holder)
     selector, value = "pciVendorSelector" if kind is KUBEVIRT else "pciDeviceSelector", _selected(device, cluster)
     entry: dict[str, object] = {selector: value, "resourceName": device}
-    patch = _added(entry | ({"externalResourceProvider": True} if have else {}), listed, holder, kind) if value else ""
+    elsewhere = kind is KUBEVIRT and may_be_managed(holder, cluster)
+    entry |= {"externalResourceProvider": True} if have else {}
+    patch = _added(entry, listed, holder, kind) if value and not elsewhere else ""
     for node in have:
         for pod in unreported_devices.plugins(node, device, cluster):
             if unreported_devices.HARVESTER in pod.name:
                 words = f"restart {pod.name} on {node}, which writes the entry again{f', or add it ({patch})' if patch else ''}"
                 return typed(words, kubectl("delete", POD, pod.name, pod.namespace))
+    if elsewhere:
+        words = f"add it to permittedHostDevices of HyperConverged if one writes this KubeVirt, else to {listed.path}"
+        return typed(f"{words}, or remove it from the VM", shell("kubectl", "get", HCO.plural, "-A"))
     if patch:
         return typed(f"add it to {listed.path}, or remove it from the VM", patch)
     outside = ", and externalResourceProvider: true since a device plugin offers it" if have else ""

@@ -1,38 +1,56 @@
 """Devices of a node that its pods use, and that it reports no more: what offers them there has stopped.
 
-A kubelet admits no pod beyond what it reports, so less than its pods use means that their device plugin is gone. The pods keep
-their devices, and no further one is given out. Sources: kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go
-#GetCapacity; kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins, issue
-16602; harvester/pcidevices.
+A kubelet admits no pod beyond what it reports, so none where its pods use some means that their device plugin is gone, and
+fewer that some are not healthy. The pods keep their devices, and no further one is given out. Sources:
+kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
+kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins, issue 16602;
+harvester/pcidevices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import kubectl, shell, typed
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, POD
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.messages import names
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import count, names
 from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import amount
 
 READS: Final[Reads] = union(
     candidates.READS,
     virt_handlers.READS,
-    {KUBEVIRT: (), NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",), POD: ("spec.nodeName",)},
+    {
+        KUBEVIRT: (),
+        NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
+        NODE: ("status.capacity",),
+        POD: (
+            "metadata.creationTimestamp",
+            "spec.nodeName",
+            "status.conditions.lastTransitionTime",
+            "status.conditions.status",
+            "status.conditions.type",
+        ),
+    },
 )
 
 OF_KUBEVIRT: Final = "devices.kubevirt.io/"
 HARVESTER: Final = "pcidevices"
 """In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
 _PLUGINS: Final = (HARVESTER, "device-plugin")
+_SETTLES_WITHIN: Final = timedelta(minutes=5)
+"""How long a kubelet waits for a device plugin that was replaced (types.go of its devicemanager: endpointStopGracePeriod)."""
 
 
 class UnreportedDevice(NamedTuple):
@@ -42,6 +60,15 @@ class UnreportedDevice(NamedTuple):
     reported: int
     used: int
     users: tuple[str, ...]
+    capacity: int = 0
+    """With the devices that are not healthy; 0 if it is not known."""
+
+    @property
+    def unhealthy(self) -> int:
+        """How many devices are known not to be healthy, at least, while their plugin reports them; 0: it reports none."""
+        if self.capacity > self.reported:
+            return self.capacity - self.reported
+        return self.used - self.reported if self.reported else 0
 
     @property
     def words(self) -> str:
@@ -50,7 +77,7 @@ class UnreportedDevice(NamedTuple):
 
 
 def of_node(node: str, cluster: Cluster) -> tuple[UnreportedDevice, ...]:
-    """Return the devices that the pods of a node use, and that it no longer reports."""
+    """Return the devices that the pods of a node use, and that it no longer reports. None while what offers them starts."""
     state = candidates.scheduler(cluster).state
     allocatable = state.nodes[node].allocatable if node in state.nodes else None
     if allocatable is None:
@@ -63,9 +90,34 @@ def of_node(node: str, cluster: Cluster) -> tuple[UnreportedDevice, ...]:
     found = []
     for device, pods in sorted(users.items()):
         used, reported = sum(pod.requests[device] for pod in pods), allocatable.get(device, 0)
-        if used > reported:
-            found.append(UnreportedDevice(device, reported, used, tuple(sorted(map(user, pods)))))
+        if used > reported and not may_start(node, device, cluster):
+            users_of = tuple(sorted(map(user, pods)))
+            found.append(UnreportedDevice(device, reported, used, users_of, _capacity(node, device, cluster)))
     return tuple(found)
+
+
+def _capacity(node: str, device: str, cluster: Cluster) -> int:
+    found = find(cluster, NODE, "", node)
+    return amount(device, found.at("status", "capacity", device).value) if found is not None else 0
+
+
+def may_start(node: str, device: str, cluster: Cluster) -> bool:
+    """Return whether a node came back, or what offers a device there was replaced, so short ago that it may still report it."""
+    if (back := virt_handlers.returned(cluster, node)) is not None and back < _SETTLES_WITHIN:
+        return True
+    pod = _offerer(node, device, cluster)
+    if pod is None:
+        return False
+    if is_offered_by_kubevirt(device, cluster) and virt_handlers.is_starting(cluster, node):
+        return True
+    times = pod.metadata["creationTimestamp"].text, pod.condition("Ready")["lastTransitionTime"].text
+    return any((age := clock.since(time, cluster)) is not None and age < _SETTLES_WITHIN for time in times)
+
+
+def _offerer(node: str, device: str, cluster: Cluster) -> Object | None:
+    if is_offered_by_kubevirt(device, cluster):
+        return virt_handlers.pod(cluster, node)
+    return next(plugins(node, device, cluster), None)
 
 
 def user(pod: Pod) -> str:
@@ -76,8 +128,15 @@ def user(pod: Pod) -> str:
 
 def words(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
     """Return which devices a node no longer reports, and what should report them."""
-    what = names([each.words for each in found], 300)
-    return f"{node} offers {what}: {who(found[0].name, cluster)} there no longer reports them"
+    gone, ill = [each for each in found if not each.unhealthy], [each for each in found if each.unhealthy]
+    what = names([each.words for each in gone], 300)
+    said = [f"{node} offers {what}: {who(gone[0].name, cluster)} there no longer reports them"] if gone else []
+    said += [f"{node} offers {each.words}: {_not_healthy(each.unhealthy)}" for each in ill]
+    return "; ".join(said)
+
+
+def _not_healthy(number: int) -> str:
+    return f"{count(number, 'device')} {'is' if number == 1 else 'are'} not healthy"
 
 
 def who(device: str, cluster: Cluster) -> str:
@@ -86,13 +145,18 @@ def who(device: str, cluster: Cluster) -> str:
 
 
 def remedy(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
-    """Return what makes a node report its devices again."""
-    device = found[0].name
-    by_kubevirt = is_offered_by_kubevirt(device, cluster)
-    pod = virt_handlers.pod(cluster, node) if by_kubevirt else next(plugins(node, device, cluster), None)
+    """Return what makes a node report its devices again. To restart what reports some of them does not heal the others."""
+    lost = next((each for each in found if not each.unhealthy), None)
+    device = lost.name if lost is not None else found[0].name
+    pod = _offerer(node, device, cluster)
     if pod is None:
         listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
-        return typed(f"restart {who(device, cluster)} for {device} on {node}", listed)
+        begin = "restart" if lost is not None else "see the log of"
+        return typed(f"{begin} {who(device, cluster)} for {device} on {node}", listed)
+    if lost is None or pod.condition("Ready")["status"].text == "False":
+        logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
+        what = "is not ready" if lost is not None else f"finds devices of {device} not healthy"
+        return typed(f"see why {pod.name} on {node} {what}", logs)
     again = "which reports its devices again when it starts; VMs that run go on"
     return typed(f"restart {pod.name} on {node}, {again}", kubectl("delete", POD, pod.name, pod.namespace))
 
