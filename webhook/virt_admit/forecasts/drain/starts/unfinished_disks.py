@@ -19,16 +19,7 @@ from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import (
-    CDI,
-    DATA_VOLUME,
-    HCO,
-    POD,
-    PV,
-    PVC,
-    RESOURCE_QUOTA,
-    STORAGE_CLASS,
-)
+from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
