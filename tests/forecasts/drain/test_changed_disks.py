@@ -59,7 +59,7 @@ def test_a_template_that_no_volume_uses_any_more_needs_an_edit():
         ("move another one: virtctl stop web -n shop", True),
         ("repair claim root, and do not stop the VM before", True),
         ("restart the VM", False),
-        ("unplug the volume, or start it anew: virtctl restart db -n shop", False),
+        ("unplug the volume, or start it again: virtctl restart db -n shop", False),
     ],
 )
 def test_only_what_ends_the_guest_has_the_warning(text, kept):
