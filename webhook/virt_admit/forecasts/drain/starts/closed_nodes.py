@@ -107,7 +107,7 @@ def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
 
 
 def _stays(cordon: Cordon, wait: str, away: _Way) -> str:
-    """Return the remedy where the node should stay closed by hand meanwhile."""
+    """Return the remedy where the node should not be opened by hand meanwhile."""
     stays, _, command = cordon.remedy.partition(": ")
     return typed(f"{away.words}{stays or wait}", away.command or command)
 
