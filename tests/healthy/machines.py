@@ -81,7 +81,7 @@ def _custom_resource(
 ) -> Object:
     version = f"v{release[0]}.{release[1]}.0"
     updates = {"workloadUpdateMethods": ["LiveMigrate"]}
-    spec: Object = {"configuration": {"developerConfiguration": {}, **copy.deepcopy(dict(configuration))}, "workloadUpdateStrategy": updates}
+    spec: Object = {"configuration": {"developerConfiguration": {}, **configuration}, "workloadUpdateStrategy": updates}
     if single:
         spec["infra"] = {"replicas": 1}
     status: Object = {"phase": "Deployed", "observedGeneration": 1, "outdatedVirtualMachineInstanceWorkloads": 0}

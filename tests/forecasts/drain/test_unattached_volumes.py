@@ -89,7 +89,12 @@ def test_a_volume_that_is_attached_or_may_be_soon(found):
 def tolerating(key):
     """Return a change that lets the pod which attaches the volume tolerate a taint."""
     toleration = {"key": key, "operator": "Exists", "effect": "NoSchedule"}
-    return lambda items: find(items, "Pod", "hp-volume-db")["spec"].setdefault("tolerations", []).append(toleration)
+
+    def change(items):
+        spec = find(items, "Pod", "hp-volume-db")["spec"]
+        spec["tolerations"] = [*spec.get("tolerations", ()), toleration]  # pods share their lists
+
+    return change
 
 
 def test_a_cordon_of_the_node_on_which_the_vm_runs():
