@@ -36,7 +36,7 @@ from virt_admit.rule import (
     kinds=(VM,),
     reads=union(
         changed_disks.READS,
-        {VM: ("spec.template.spec.domain.devices.disks",), VMI: ("spec.domain.devices.disks",)},
+        {VMI: ("spec.domain.devices.disks",)},
     ),
     action=Action.WARN,
     at_admission=False,

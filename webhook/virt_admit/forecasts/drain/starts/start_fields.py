@@ -314,6 +314,7 @@ READS: Final[Reads] = {
         "spec.template.spec.affinity",
         "spec.template.spec.nodeSelector",
         "spec.template.spec.tolerations",
+        "spec.template.spec.tolerations.key",
     ),
     CDI: (),
     LIMIT_RANGE: ("spec",),
