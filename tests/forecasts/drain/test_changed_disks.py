@@ -96,7 +96,7 @@ def brief_and_command(copied=True, complete=("*",)):
     return (
         [changed_disks.brief(each, known) for each in (named, guest)],
         changed_disks.command(guest, known),
-        (changed_disks.of_vmi(guest, known)),
+        (changed_disks.of_either(guest, known)),
     )
 
 

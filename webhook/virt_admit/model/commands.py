@@ -70,6 +70,12 @@ def merge_patch(kind: Kind, name: str, namespace: str, data: Mapping[str, Any], 
     return kubectl("patch", kind, name, namespace, *options, "--type=merge", "-p", changes)
 
 
+def nested(path: Sequence[object], value: object) -> dict[str, object]:
+    """Return the data of a merge patch that sets the field at a path of at least one step."""
+    first, *rest = path
+    return {str(first): nested(rest, value) if rest else value}
+
+
 def json_patch(kind: Kind, name: str, namespace: str, steps: Sequence[Patch]) -> str:
     """Return the command that makes these changes."""
     data = json.dumps([step.as_json() for step in steps], separators=(",", ":"))

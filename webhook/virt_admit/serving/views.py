@@ -32,9 +32,7 @@ class _Reply(flask.Response):
 
 
 class _AdmissionFlask(flask.Flask):
-    """Flask without what no admission uses, a quarter of its time: host matching, hooks, signals and sessions."""
-
-    response_class = _Reply
+    """Flask without what no admission uses, a quarter of its time: host matching, hooks and signals."""
 
     def create_url_adapter(self, request: flask.Request | None) -> MapAdapter | None:
         """Match the path and the method alone: no route depends on the Host header, and no URL is built."""

@@ -170,7 +170,7 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
         return ""
-    if changed := changed_disks.of_vmi(vmi, cluster):
+    if changed := changed_disks.of_either(vmi, cluster):
         return f"; {changed_disks.words(changed)}"
     if vm is None or not migrations.condition_is_true(vm, "RestartRequired"):
         return ""

@@ -187,7 +187,7 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
-    if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_vmi(vmi, cluster)):
+    if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_either(vmi, cluster)):
         text = f"{verdict.reason}; {changed_disks.words(other)}"
         verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
     target, unseen, may_stop = find(verdict.outcome not in SHUT_DOWN), verdict.unseen, verdict.may_stop

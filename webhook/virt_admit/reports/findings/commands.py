@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, virtctl
@@ -35,7 +34,9 @@ def command(row: ReportRow) -> str:
         return shell("kubectl", "get", "vmi", "--all-namespaces", "-l", vmis.OUTDATED)
     cause = row.problem.cause if row.problem is not None else ""
     vm = vmis.owner(obj, "VirtualMachine") if kind is VMI and row.rule.startswith("vm-") else None
-    return kubectl("edit", VM, vm, obj.namespace) if vm else _BY_CAUSE.get(cause, _default)(obj, kind)
+    if vm:
+        return kubectl("edit", VM, vm, obj.namespace)
+    return _see(obj, kind) if cause in _NOT_BY_EDIT else _default(obj, kind)
 
 
 _HANG_DRAINS: Final = frozenset(("vm-live-migrate-not-migratable", "vmi-not-migratable"))
@@ -54,10 +55,10 @@ controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
 def _default(obj: Object, kind: Kind) -> str:
     if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
-    return see(obj, kind) if kind in _SEEN_ONLY else about("edit", obj, kind)
+    return _see(obj, kind) if kind in _SEEN_ONLY else about("edit", obj, kind)
 
 
-def see(obj: Object, kind: Kind) -> str:
+def _see(obj: Object, kind: Kind) -> str:
     """Return the command that shows an object with its causes: ``explain`` where it knows the kind."""
     if kind is NODE:
         return shell("virt-admit", "explain", argument(f"node/{obj.name}"))
@@ -66,9 +67,5 @@ def see(obj: Object, kind: Kind) -> str:
     return about("describe", obj, kind)
 
 
-_BY_CAUSE: Final[Mapping[str, Callable[[Object, Kind], str]]] = {
-    ProblemCause.COMPONENT: see,
-    ProblemCause.NOT_REPORTED: see,
-    ProblemCause.NO_TARGET: see,
-}
+_NOT_BY_EDIT: Final = frozenset((ProblemCause.COMPONENT, ProblemCause.NOT_REPORTED, ProblemCause.NO_TARGET))
 """Causes that an edit of the object itself does not end."""

@@ -24,6 +24,7 @@ from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
+from virt_admit.model.problems import Problem
 from virt_admit.rule import (
     VMI,
     VMIM,
@@ -51,7 +52,8 @@ from virt_admit.rule import (
 )
 def check(vmi: Object, context: Context) -> Findings:
     failed = migrations.failed_in_a_row(vmi, context.cluster)
-    own_node = vm_states_targets.on_its_own_node(vmi, vm_states.of(vmi, context.cluster), context.cluster)
+    state = vm_states.of(vmi, context.cluster)
+    own_node = vm_states_targets.on_its_own_node(vmi, state, context.cluster)
     if own_node is not None:
         yield Finding(
             vmi["status"]["migrationState"].path,
@@ -60,30 +62,27 @@ def check(vmi: Object, context: Context) -> Findings:
             command=command_of(own_node.remedy),
         )
     elif len(failed) >= migrations.RETRY_LOOP:
-        marked = bool(evacuation_marks.way_to_stay(vmi, vm_states.of(vmi, context.cluster), context.cluster))
-        reason = _for_mark(vmi, context) if marked else _reason(vmi, failed[-1], context)
+        marked = evacuation_marks.way_to_stay(vmi, state, context.cluster)
+        place = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
+        reason = _for_mark(vmi, place) if marked else _reason(vmi, failed[-1], place, context)
         restart = virtctl("restart", vmi.name, vms.namespace_of(vmi)) if reason.endswith("Restart the VM.") else ""
         yield Finding(
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: {reason}",
             value=len(failed),
             problem=_problem(vmi, context),
-            command=evacuate_cancel(vmi, context.cluster) if marked else restart or _place(vmi, context),
+            # no words of a failure are taken for a command
+            command=evacuate_cancel(vmi, context.cluster)
+            if marked
+            else restart or (place.command if place is not None else ""),
         )
     yield from more_may_exist(context.cluster, VMIM)
 
 
-def _place(vmi: Object, context: Context) -> str:
-    """Return the command that gives a VM a place; empty: it has one. No words of a failure are taken for a command."""
-    problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
-    return problem.command if problem is not None else ""
-
-
-def _for_mark(vmi: Object, context: Context) -> str:
+def _for_mark(vmi: Object, place: Problem | None) -> str:
     """Return why migrations are repeated away from a node that no drain empties."""
     node = vmi.at("status", "nodeName").text
-    problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
-    why = f"; {cut(problem.reason, 150)}" if problem is not None else ""
+    why = f"; {cut(place.reason, 150)}" if place is not None else ""
     mark = f"status.evacuationNodeName still marks the VMI for eviction from {node}, which is not cordoned{why}"
     return f"{mark}. If it is to stay, remove that mark; migrations that are deleted come back."
 
@@ -94,13 +93,12 @@ def _problem(vmi: Object, context: Context) -> ProblemId:
     return next(filter(None, (one.id for one in blocking)), problem_of(ProblemCause.MIGRATION_FAILS, vmi))
 
 
-def _reason(vmi: Object, last: Object, context: Context) -> str:
+def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) -> str:
     model = vmi.at("spec", "domain", "cpu", "model").text
     if model in configuration.obsolete_models(context.cluster):
         return f"CPU model {model} is obsolete. Choose another model."
-    problem = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
-    if problem is not None:
-        return f"{problem.reason}; {problem.remedy}"
+    if place is not None:
+        return f"{place.reason}; {place.remedy}"
     failure = migration_failures.essence(last.at("status", "migrationState", "failureReason").text or "")
     if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)

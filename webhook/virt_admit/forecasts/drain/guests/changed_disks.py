@@ -78,18 +78,13 @@ def of_vm(vm: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
     return tuple(_differing(vm, vmi)) if vmi is not None else ()
 
 
-def of_vmi(vmi: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
-    """Return the volumes for which the VM of a VMI names other claims, to which KubeVirt does not copy them.
-
-    Empty also where its VM cannot be read.
-    """
-    found = _compared(vmi, cluster)
-    return () if found.copied else found.changed
-
-
 def of_either(obj: Object, cluster: Cluster) -> tuple[ChangedDisk, ...]:
-    """Return the same for a VM or a VMI; empty also where the other one cannot be read, and for all other kinds."""
-    return of_vmi(obj, cluster)
+    """Return the volumes for which a VM names other claims than its VMI, to which KubeVirt does not copy them.
+
+    ``obj`` is one of both. Empty also where the other one cannot be read, and for all other kinds.
+    """
+    found = _compared(obj, cluster)
+    return () if found.copied else found.changed
 
 
 class _Compared(NamedTuple):

@@ -11,10 +11,10 @@ kubevirt/hyperconverged-cluster-operator:controllers/handlers/cdi.go#NewCDI, iss
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, VM
@@ -131,9 +131,7 @@ def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
         f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above {limit}{example}; "
         f"then let CDI make this pod again with it ({delete})"
     )
-    data: Mapping[str, object] = {"limits": {"memory": more}}
-    for key in reversed(path):
-        data = {key: data}
+    data = nested((*path, "limits", "memory"), more)
     return typed(words, merge_patch(kind, owner.name, owner.namespace, data) if more else about("edit", owner, kind))
 
 

@@ -29,8 +29,8 @@ def words(vmi: Object, cluster: Cluster) -> str:
     if strategy := descheduled(vmi, cluster):
         return f"it moves away because a descheduler evicted it ({strategy})"
     return (
-        f"{_STILL} (status.evacuationNodeName {vmi.at('status', 'nodeName').text}), although that node is not cordoned: "
-        "KubeVirt makes a new migration after each that fails or is deleted"
+        f"it is still marked for eviction (status.evacuationNodeName {vmi.at('status', 'nodeName').text}), although "
+        "that node is not cordoned: KubeVirt makes a new migration after each that fails or is deleted"
     )
 
 
@@ -38,9 +38,6 @@ def descheduled(vmi: Object, cluster: Cluster) -> str:
     """Return the strategy for which a descheduler evicted a VM from its node; empty: it did not, or no Event says so."""
     pod = running_launchers.launchers(cluster).on_node(vmi)
     return deschedulers.evicted(pod, cluster) if pod is not None else ""
-
-
-_STILL: Final = "it is still marked for eviction"
 
 
 def is_left_over(found: VmState) -> bool:
@@ -53,7 +50,7 @@ def way_to_stay(vmi: Object, found: VmState, cluster: Cluster) -> str:
 
     A descheduler evicts it on purpose, and without the mark it would do so again.
     """
-    stays = is_left_over(found) and words(vmi, cluster).startswith(_STILL)
+    stays = is_left_over(found) and not descheduled(vmi, cluster)
     return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if stays else ""
 
 
@@ -73,9 +70,9 @@ def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, clust
 
     A descheduler would evict it again, so there the cause stays alone.
     """
-    mark = words(vmi, cluster) if is_left_over(found) else ""
-    if not mark.startswith(_STILL):
+    if not is_left_over(found) or descheduled(vmi, cluster):
         return problem, reason
+    mark = words(vmi, cluster)
     rest = (reason or problem.reason).replace(f"; {mark}", "")
     return problem, f"{mark}. {rest}"
 

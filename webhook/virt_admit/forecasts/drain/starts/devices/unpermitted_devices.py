@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
-from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -109,7 +109,4 @@ def _added(entry: dict[str, object], listed: Field, holder: Object, kind: Kind) 
     if any(True for _ in pci.items()):
         steps = [Patch("add", pci.path / "-", entry)]
         return json_patch(kind, holder.name, holder.namespace, steps)
-    data: dict[str, object] = {"pciHostDevices": [entry]}
-    for step in reversed(listed.path):
-        data = {str(step): data}
-    return merge_patch(kind, holder.name, holder.namespace, data)
+    return merge_patch(kind, holder.name, holder.namespace, nested((*listed.path, "pciHostDevices"), [entry]))
