@@ -10,7 +10,7 @@ import click
 
 from virt_admit.cli import downtime_option, html_output, multi_cluster, processes, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, print_forbidden
-from virt_admit.cli.commands import drain_events, drain_follow
+from virt_admit.cli.commands import drain_follow, live_events
 from virt_admit.cli.follow_options import FollowOptions, follow_options
 from virt_admit.cli.options import (
     ClusterOptions,
@@ -32,6 +32,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.sanitize import line
 from virt_admit.reports.drain import json as drain_json
+from virt_admit.reports.drain import surroundings
 from virt_admit.reports.drain import text as drain_text
 
 if TYPE_CHECKING:
@@ -153,11 +154,13 @@ def _code(result: Plan, longest_downtime: float | None) -> int:
 
 def _with_events(cluster: Snapshot | ClusterCache, query: NodeQuery | None, source: ClusterOptions, jobs: int) -> Plan:
     """Return the plan of drains. Where VMs of single nodes wait, the events of a live cluster say why."""
-    events = None if query is None else drain_events.of(cluster, source)
+    events = None if query is None else live_events.of(cluster, source)
     result = _plan(cluster, query, processes.sharing(cluster, jobs))
-    if events is not None and events.read(result.nodes):
-        return _plan(cluster, query, processes.sharing(cluster, jobs))
-    return result
+    if events is None:
+        return surroundings.with_reported(result, cluster)
+    if events.read(result.nodes):
+        result = _plan(cluster, query, processes.sharing(cluster, jobs))
+    return surroundings.with_reported(result, cluster, events.read_about)
 
 
 def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:

@@ -10,12 +10,14 @@ import click
 
 from virt_admit.cli import html_output, snapshot_age
 from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unreadable
+from virt_admit.cli.commands import live_events
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
 from virt_admit.forecasts.drain.starts import start_obstacles
 from virt_admit.forecasts.outage import explanation, outages
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.cache import ClusterCache
+from virt_admit.model.evidence.reported import Read, no_events
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI, Kind
 from virt_admit.model.kubernetes.reads import union
@@ -27,6 +29,7 @@ from virt_admit.reports.explain.judged_rules import Opinion
 from virt_admit.reports.explain.node import collect as explain_node
 from virt_admit.reports.explain.node import text as node_text
 from virt_admit.reports.explain.vm import collect as explain_vm
+from virt_admit.reports.explain.vm import surroundings
 from virt_admit.reports.explain.vm import text as vm_text
 from virt_admit.reports.values import as_data
 from virt_admit.rules import load_rules
@@ -98,14 +101,16 @@ def run(
     is_node = named.kind is NODE
     kinds = looks_up(explain_node.JUDGED if is_node else explain_vm.JUDGED)
     cluster = load_cluster(source, kinds, named.namespace or namespace or "")
+    events = live_events.of(cluster, source)
+    read = events.read_about if events is not None else no_events
     opinion = _opinion(source, policy)
     if form != "text":  # which names it
         warn_unreadable(cluster, kinds)
     try:
         if is_node:
-            found = _node(named.name, cluster, opinion)
+            found = _node(named.name, cluster, opinion, read)
         else:
-            found = _vm(named.name, named.namespace or namespace, cluster, opinion)
+            found = _vm(named.name, named.namespace or namespace, cluster, opinion, read)
     except LookupError as error:
         raise click.ClickException(line(str(error))) from None
     if form == "html":
@@ -118,7 +123,7 @@ def run(
     return snapshot_age.judged(0, cluster, source, None)
 
 
-def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opinion: Opinion) -> _Rendered:
+def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opinion: Opinion, read: Read) -> _Rendered:
     """Return the report about a VM.
 
     Raises:
@@ -126,6 +131,7 @@ def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opin
     """
     vm = vm_lookup.find(name, namespace, cluster)
     report = explain_vm.report(vm, cluster, opinion, cluster.unreadable)
+    report = surroundings.with_reported(report, vm, cluster, read)
 
     def page(evidence: Evidence) -> Page:
         from virt_admit.reports.explain.vm import html  # noqa: PLC0415 - importing Jinja2 takes time
@@ -135,13 +141,13 @@ def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opin
     return _Rendered(report, lambda: vm_text.text(report, cluster.unreadable), page)
 
 
-def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion) -> _Rendered:
+def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion, read: Read) -> _Rendered:
     """Return the report about a node.
 
     Raises:
         LookupError: it does not exist.
     """
-    found = explain_node.report(name, cluster, opinion, cluster.unreadable)
+    found = explain_node.report(name, cluster, opinion, cluster.unreadable, read)
 
     def page(evidence: Evidence) -> Page:
         from virt_admit.reports.explain.node import html  # noqa: PLC0415 - importing Jinja2 takes time

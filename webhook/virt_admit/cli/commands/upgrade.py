@@ -32,6 +32,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.kinds import VMI, Kind
 from virt_admit.model.sanitize import line
 from virt_admit.reports.upgrade import json as upgrade_json
+from virt_admit.reports.upgrade import surroundings
 from virt_admit.reports.upgrade import text as upgrade_text
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def command(
     cluster = load_cluster(sources[0][1], LOOKS_UP)
     say = _say if form != "json" else lambda _: None
     result = rehearsed.rehearse(cluster, say, processes.sharing(cluster, jobs))
+    result = surroundings.with_reported(result, cluster)
     if form == "html":
         html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
     else:

@@ -36,6 +36,7 @@ from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.commands import about, typed
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE
@@ -107,6 +108,8 @@ class Rehearsal:
     """How the upgrade goes if they are fixed. None: nothing was taken as fixed."""
     operators: tuple[StuckOperator, ...] = ()
     """What KubeVirt and the operators of VMs say does not go on. ``possible`` is about the nodes alone."""
+    reported: tuple[ReportedProblem, ...] = ()
+    """What objects around the stops report as wrong."""
 
 
 def rehearse(

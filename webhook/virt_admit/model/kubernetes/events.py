@@ -28,9 +28,15 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
 
 def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield reason and message of the known warnings about an object, the newest first. Arguments as above."""
+    for event in about(obj, since, cluster):
+        yield event["reason"].text or "", " ".join((event["message"].text or "").split())
+
+
+def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:
+    """Yield the known warnings about an object, the newest first. Arguments as above."""
     for event in cluster.cached(_warnings).get((obj.namespace or "default", obj.kind, obj.name), ()):
         if since is None or (time_of(event) or since) >= since:
-            yield event["reason"].text or "", " ".join((event["message"].text or "").split())
+            yield event
 
 
 def known(kind: str, reason: str, cluster: Cluster) -> Iterator[Object]:

@@ -146,13 +146,14 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
     if result.progress is not None:
         yield "So far", (so_far(result.progress),)
+    yield "What objects around the stops report", tuple(map(str, result.reported))
     yield "The estimate rests on", result.rests_on
     yield "Not available", result.unseen
 
 
 def split(result: Rehearsal, owner_of: Callable[[VmMoves], str]) -> dict[str, Rehearsal]:
-    """Return the rehearsal for each owner of VMs: all waves, but only the owner's VMs."""
+    """Return the rehearsal for each owner of VMs: all waves, but only the owner's VMs, and no objects of others."""
     vms: dict[str, list[VmMoves]] = {}
     for vm in result.vms:
         vms.setdefault(owner_of(vm), []).append(vm)
-    return {owner: replace(result, vms=tuple(own)) for owner, own in vms.items()}
+    return {owner: replace(result, vms=tuple(own), reported=()) for owner, own in vms.items()}

@@ -12,6 +12,7 @@ from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.node_updates.node_phases import Phase
 
@@ -100,6 +101,8 @@ class UpgradeReport:
     """Null unless ``possible_if_fixed``."""
     operators: tuple[StuckOperator, ...]
     """KubeVirt and operators of VMs that do not become ready, or whose update is stuck. ``possible`` is about nodes alone."""
+    reported: tuple[ReportedProblem, ...]
+    """What objects around the stops report as wrong, in their words."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -121,6 +124,7 @@ def report(result: Rehearsal) -> UpgradeReport:
         possible_if_fixed=result.if_fixed.possible if result.if_fixed is not None else None,
         duration_if_fixed=result.if_fixed.duration if result.if_fixed is not None else None,
         operators=result.operators,
+        reported=result.reported,
     )
 
 

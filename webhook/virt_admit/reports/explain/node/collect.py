@@ -12,6 +12,7 @@ from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
@@ -20,6 +21,7 @@ from virt_admit.model.node_updates import cordoners
 from virt_admit.model.node_updates.cordoners import Cordon
 from virt_admit.model.remediation import machine_drain
 from virt_admit.reports.drain import report as drain_report
+from virt_admit.reports.drain import surroundings
 from virt_admit.reports.drain.report import DrainedNode
 from virt_admit.reports.explain import judged_rules, loss, rehearsed, rights
 from virt_admit.reports.explain.judged_rules import JudgedRule, Opinion
@@ -38,13 +40,16 @@ class NodeForecasts(NamedTuple):
     report: NodeReport
 
 
-def report(name: str, cluster: Cluster, opinion: Opinion, unreadable: Collection[str] = ()) -> NodeForecasts:
+def report(
+    name: str, cluster: WholeCluster, opinion: Opinion, unreadable: Collection[str] = (), read: Read = no_events
+) -> NodeForecasts:
     """Return the report about a node with what it rests on.
 
     Raises:
         LookupError: the node does not exist.
     """
     plan = drain_plan.node_plan(selection.existing(name, cluster), cluster)
+    plan = surroundings.of_node(plan, cluster, read)
     outage = loss.of_node(name, cluster)
     unread_vms = [blind.what for blind in more_may_exist(cluster, VMI)]
     upgrade, unread_upgrade = rehearsed.rehearsal(cluster), rehearsed.unread(cluster)

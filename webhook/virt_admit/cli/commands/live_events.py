@@ -1,8 +1,8 @@
-"""The warnings about VMs whose migration waits for a pod: without them ``drain`` cannot say why, and all are too many."""
+"""The warnings about single objects of a live cluster: they say why something waits, and all of them are too many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -10,9 +10,11 @@ from virt_admit.cli.cluster_source import connect
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.placement import running_launchers
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import POD, VMI, Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 
 if TYPE_CHECKING:
@@ -40,13 +42,23 @@ class LiveEvents:
 
     def read(self, nodes: Iterable[NodePlan]) -> bool:
         """Read the warnings that may say why VMs of these nodes wait. Return whether there are any."""
-        from virt_admit.kube.event_reader import EventReader  # noqa: PLC0415
-
         wanted = list(islice(_wanted(nodes, self._cluster), _MOST))
         if not wanted:
             return False
+        return self._read(wanted)
+
+    def read_about(self, objects: Sequence[Object]) -> None:
+        """Read the warnings about the first of these objects."""
+        self._read([(kinds.guess(obj.api_version, obj.kind), obj.namespace, obj.name) for obj in objects[:_MOST]])
+
+    def _read(self, wanted: Sequence[tuple[Kind, str, str]]) -> bool:
+        """Read the warnings about objects by kind, namespace and name. Return whether there are any."""
+        from virt_admit.kube.event_reader import EventReader  # noqa: PLC0415
+
         reader = EventReader(connect(self._source))
-        found = [event for about in wanted for event in reader.warnings(*about)]
+        found = [
+            event for kind, namespace, name in wanted for event in reader.warnings(kind, namespace or "default", name)
+        ]
         for event in found:
             self._store.upsert(dict(event.data))
         return bool(found)

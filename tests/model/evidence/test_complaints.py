@@ -1,0 +1,150 @@
+"""What an object reports as wrong, whatever its kind is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.evidence import complaints
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2026-11-26T12:00:00Z"
+
+
+def said(obj, *others):
+    """The complaints of an object in words."""
+    return [each.words for each in complaints.of(obj, Snapshot([obj, *others], ["*"], time=NOW))]
+
+
+def condition(kind, status, reason="", message=""):
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def disk(**fields):
+    return manifest("example.com/v1", "Disk", "d-1", "shop", **fields)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (condition("Ready", "False", "NoSpace", "the pool is full"), "Ready is False (NoSpace): the pool is full"),
+        (condition("ready", "False", "NoSpace", "NoSpace in p-1"), "ready is False: NoSpace in p-1"),
+        (condition("PoolReady", "False", "", "two\n lines"), "PoolReady is False: two lines"),
+        (condition("Degraded", "True", "Sync", "cannot sync"), "Degraded is True (Sync): cannot sync"),
+    ],
+    ids=["positive", "lower case", "composed", "negative"],
+)  # fmt: skip
+def test_a_condition_that_is_wrong_is_said(given, words):
+    assert said(disk(status={"conditions": [given]})) == [words]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        condition("Ready", "True", "Fine", "all is well"),
+        condition("Ready", "Unknown", "New", "not known yet"),
+        condition("Degraded", "False", "Fine", "all is well"),
+        condition("CatalogSourcesUnhealthy", "False", "Fine", "all are healthy"),
+        condition("Progressing", "True", "Works", "rolls out"),
+        condition("Ready", "False", "NotYet"),
+        condition("Ready", "False", "InUse", "a pod uses it"),
+        {"type": 3, "status": None},
+        "junk",
+    ],
+)
+def test_other_conditions_are_not(given):
+    assert said(disk(status={"conditions": [given]})) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"status": {"phase": "Failed", "message": "no host"}}, ["phase Failed: no host"]),
+        ({"status": {"state": "faulted"}}, ["state faulted"]),
+        ({"status": {"health": {"status": "Degraded"}}}, ["health Degraded"]),
+        ({"status": {"phase": "Bound"}}, []),
+        ({"status": {"attachError": {"message": "time-out"}}}, ["attachError: time-out"]),
+        ({"status": {"lastError": "quota"}}, ["lastError: quota"]),
+        ({"status": {"error": ""}}, []),
+        (
+            {"spec": {"desireState": "running"}, "status": {"currentState": "stopped"}},
+            ["is to be running, but is stopped"],
+        ),
+        ({"spec": {"desireState": "running"}, "status": {"currentState": "running"}}, []),
+        ({"status": 7}, []),
+    ],
+)
+def test_states_and_errors(fields, words):
+    assert said(disk(**fields)) == words
+
+
+def deleted(at):
+    return disk(metadata={"deletionTimestamp": at, "finalizers": ["example.com/keep"]})
+
+
+def test_a_deletion_that_does_not_end():
+    kept = "is being deleted for 60 min, and kept by finalizer example.com/keep"
+    assert said(deleted("2026-11-26T11:00:00Z")) == [kept]
+    assert said(deleted("2026-11-26T11:58:00Z")) == []
+
+
+def pod(**status):
+    return manifest("v1", "Pod", "p-1", "shop", status=status)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            {
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+                "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+                "restartCount": 8,
+            },
+            ["container c: CrashLoopBackOff; it ended last with OOMKilled (exit code 137), 8 restarts"],
+        ),
+        (
+            {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}},
+            ["container c: ErrImagePull: not found"],
+        ),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, []),
+        ({"state": {"running": {}}, "restartCount": 0}, []),
+        ({"state": {"terminated": {"reason": "Completed", "exitCode": 0}}, "restartCount": 2}, []),
+    ],
+)
+def test_containers(status, words):
+    assert said(pod(containerStatuses=[{"name": "c", **status}])) == words
+
+
+def test_of_a_pod_only_its_placement_is_a_condition_that_counts():
+    waits = [condition("PodScheduled", "False", "Unschedulable", "0/3 nodes are available")]
+    follows = [condition("Ready", "False", "ContainersNotReady", "containers with unready status: [c]")]
+    assert said(pod(conditions=waits)) == ["PodScheduled is False (Unschedulable): 0/3 nodes are available"]
+    assert said(pod(conditions=follows)) == []
+    assert said(pod(phase="Succeeded", conditions=waits)) == []
+
+
+def event(last, kind="Warning", reason="FailedStarting", about="d-1"):
+    involved = {"kind": "Disk", "namespace": "shop", "name": about}
+    return manifest(
+        "v1", "Event", f"e-{last}-{about}", "shop",
+        type=kind, reason=reason, message="engine is not ready", involvedObject=involved, lastTimestamp=last,
+    )  # fmt: skip
+
+
+def test_recent_warnings_are_said_once():
+    both = event("2026-11-26T11:59:00Z"), event("2026-11-26T11:50:00Z")
+    assert said(disk(), *both) == ["FailedStarting: engine is not ready"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        event("2026-11-26T08:00:00Z"),
+        event("2026-11-26T11:59:00Z", kind="Normal"),
+        event("2026-11-26T11:59:00Z", about="d-2"),
+    ],
+    ids=["old", "normal", "of another object"],
+)
+def test_other_events_are_not(other):
+    assert said(disk(), other) == []

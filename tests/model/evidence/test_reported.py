@@ -1,0 +1,64 @@
+"""What the objects around some others report, beside what is said already."""
+
+from __future__ import annotations
+
+from tests.builders import manifest
+from virt_admit.model.evidence import reported
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2026-11-26T12:00:00Z"
+WHY = "insufficient storage on all three disks of the pool"
+VM = manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"claim": "db-root"})
+
+
+def volume(name="db-root", message=WHY):
+    ready = {"type": "Ready", "status": "False", "message": message, "lastTransitionTime": NOW}
+    return manifest("storage.example.com/v1", "Volume", name, "shop", status={"conditions": [ready]})
+
+
+def around(*others, said=()):
+    return reported.around([VM], Snapshot([VM, *others], ["*"], time=NOW), said)
+
+
+def test_kind_name_words_and_time_of_what_is_reported():
+    (found,) = around(volume())
+    assert str(found) == f"Volume shop/db-root reports: Ready is False: {WHY} (at {NOW})"
+
+
+def test_what_is_said_already_is_left_out():
+    assert around(volume(), said=[f"it does not start: {WHY}."]) == ()
+
+
+def test_two_objects_do_not_say_the_same():
+    owned = manifest(
+        "storage.example.com/v1", "Copy", "copy-1", "shop",
+        spec={"of": "db-root"}, status={"error": WHY},
+    )  # fmt: skip
+    assert len(around(volume(), owned)) == 1
+
+
+def test_at_most_six():
+    words = ("alpha", "bravo", "charlie", "delta", "echoes", "foxtrot", "golfs", "hotel")
+    many = [volume(f"db-{word}", f"{word * 3} {word * 4}") for word in words]
+    holder = manifest("example.com/v1", "Set", "db-root", "shop", spec={"of": [each.name for each in many]})
+    assert len(around(holder, *many)) == reported.MOST
+
+
+def test_a_healthy_neighbourhood_reports_nothing():
+    fine = manifest(
+        "storage.example.com/v1", "Volume", "db-root", "shop",
+        status={"conditions": [{"type": "Ready", "status": "True", "message": "fine"}], "state": "attached"},
+    )  # fmt: skip
+    assert around(fine) == ()
+
+
+def test_events_are_read_for_what_is_near():
+    asked: list[str] = []
+    cluster = Snapshot([VM, volume()], ["*"], time=NOW)
+    reported.around([VM], cluster, (), lambda objects: asked.extend(each.name for each in objects))
+    assert asked == ["db", "db-root"]
+
+
+def test_objects_that_a_text_names():
+    found = reported.around_named(Snapshot([volume()], ["*"], time=NOW), ["stuck: Volume shop/db-root is not ready"])
+    assert [each.name for each in found] == ["db-root"]

@@ -1,0 +1,165 @@
+"""What an object reports as wrong, by the conventions that all kinds share: events, conditions, states, messages.
+
+Sources: kubernetes/community:contributors/devel/sig-architecture/api-conventions.md#typical-status-properties;
+kubernetes/api:core/v1/types.go#ContainerState.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Field, Object
+
+_RECENT: Final = timedelta(hours=2)
+"""The API server keeps an event for an hour (``--event-ttl``); a saved one may be a little older."""
+_SETTLED: Final = timedelta(minutes=5)
+"""For so long the deletion of an object is nothing unusual."""
+_GOOD: Final = re.compile(
+    r"(?i)(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved"
+    r"|bound|connected|complete|completed|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
+)
+"""Ends of the types of conditions that are wrong when they are False."""
+_BAD: Final = re.compile(
+    r"(?i)fail|error|degraded|pressure|unavailable|blocked|problem|invalid|stalled|denied|corrupt|unhealthy|"
+    r"resizepending|terminationstuck"
+)
+"""Words in the types of conditions that are wrong when they are True."""
+_BAD_STATES: Final = frozenset(
+    ("failed", "error", "err", "lost", "faulted", "degraded", "unhealthy", "installfailed", "yellow", "red")
+)
+_WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
+"""Reasons of containers that start as usual."""
+_EXPECTED: Final = frozenset(("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"))
+"""Reasons of conditions that follow from what an administrator does, or from what another object reports."""
+_MESSAGES: Final = ("error", "errorMessage", "lastError", "failureMessage", "failureReason", "message")
+"""Fields of a status that hold what went wrong last, or what it waits for."""
+
+
+class Complaint(NamedTuple):
+    """One thing that an object reports as wrong."""
+
+    obj: Object
+    about: str
+    """What it is about: the container, the condition; empty: the message says it."""
+    message: str
+    """The text of the object, on one line and not shortened."""
+    time: datetime | None
+    """When it was reported last; None: not known."""
+
+    @property
+    def words(self) -> str:
+        """The complaint in one line."""
+        return ": ".join(filter(None, (self.about, self.message)))
+
+
+def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield what an object reports as wrong, the most telling first; nothing if it reports nothing."""
+    yield from _containers(obj)
+    yield from _warnings(obj, cluster)
+    yield from _conditions(obj)
+    yield from _state(obj)
+    yield from _deletion(obj, cluster)
+
+
+def _containers(obj: Object) -> Iterator[Complaint]:
+    """Yield why the containers of a pod do not run, or why they ended last."""
+    if obj.kind != POD.kind:
+        return
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for status in obj.at("status", kind).items():
+            name, waiting = status["name"].text or "?", status.at("state", "waiting")
+            last = _ended(status.at("lastState", "terminated")) or _ended(status.at("state", "terminated"))
+            reason = waiting["reason"].text or ""
+            again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
+            said = "" if again else waiting["message"].text
+            held = _words(reason, said) if reason not in _WAITS else ""
+            restarts = status["restartCount"].integer or 0
+            if held or (last and restarts):
+                times = f", {restarts} restarts" if restarts else ""
+                words = "; it ended last with ".join(filter(None, (held, last)))
+                yield Complaint(obj, f"container {name}", f"{words}{times}", None)
+
+
+def _ended(ended: Field) -> str:
+    code = ended["exitCode"].integer
+    reason = ended["reason"].text or ""
+    if not code and reason in ("", "Completed"):
+        return ""
+    return _words(f"{reason or 'an error'}{f' (exit code {code})' if code else ''}", ended["message"].text)
+
+
+def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    now = clock.now(cluster)
+    since = now - _RECENT if now is not None else None
+    said = set()
+    for event in events.about(obj, since, cluster):
+        reason, message = event["reason"].text or "", " ".join((event["message"].text or "").split())
+        if reason not in said and message:
+            said.add(reason)
+            yield Complaint(obj, reason if reason not in message else "", message, events.time_of(event))
+
+
+def _conditions(obj: Object) -> Iterator[Complaint]:
+    finished = obj.at("status", "phase").text == "Succeeded"
+    for condition in obj.at("status", "conditions").items():
+        kind, status = condition["type"].text or "", condition["status"].text
+        wrong = status == "True" if _BAD.search(kind) else status == "False" and _GOOD.search(kind)
+        follows = obj.kind == POD.kind and kind != "PodScheduled"  # from what its containers report
+        reason, message = condition["reason"].text or "", condition["message"].text
+        if wrong and message and reason not in _EXPECTED and not follows and not finished:
+            kept = f"{kind} is {status}{f' ({reason})' if reason and reason not in message else ''}"
+            yield Complaint(obj, kept, " ".join(message.split()), _changed(condition))
+
+
+def _changed(condition: Field) -> datetime | None:
+    return clock.instant(condition["lastTransitionTime"].text or condition["lastUpdateTime"].text)
+
+
+def _state(obj: Object) -> Iterator[Complaint]:
+    """Yield a state of failure, with the message beside it, and a state that is not the wanted one."""
+    status = obj["status"]
+    for key in ("phase", "state", "robustness", "health"):
+        word = status[key].text or status[key]["status"].text or ""
+        if word.lower() in _BAD_STATES:
+            yield Complaint(obj, f"{key} {word}", _beside(status), None)
+            return
+    wanted, current = obj.at("spec", "desireState").text, status["currentState"].text
+    if wanted and current and wanted != current:
+        yield Complaint(obj, f"is to be {wanted}, but is {current}", _beside(status), None)
+    elif (failed := _error(status)) and obj.kind != POD.kind:
+        yield Complaint(obj, *failed, None)
+
+
+def _beside(status: Field) -> str:
+    said = next((found for key in (*_MESSAGES, "reason") if (found := status[key].text)), "")
+    return " ".join(said.split())
+
+
+def _error(status: Field) -> tuple[str, str] | None:
+    """Return an error that a status holds on its own, and its field: ``error``, ``attachError.message``."""
+    for key, value in status.map.items():
+        named = key in _MESSAGES[:-1] or key.lower().endswith("error")
+        text = value.get("message") if isinstance(value, dict) else value
+        if named and isinstance(text, str) and text:
+            return key, " ".join(text.split())
+    return None
+
+
+def _deletion(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    deleted = obj.metadata["deletionTimestamp"].text
+    held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
+    lasts = clock.since(deleted, cluster)
+    if deleted and held and lasts is not None and lasts > _SETTLED:
+        kept = f"is being deleted for {clock.duration(lasts)}, and kept by finalizer {', '.join(held)}"
+        yield Complaint(obj, kept, "", clock.instant(deleted))
+
+
+def _words(reason: str, message: str | None) -> str:
+    said = " ".join((message or "").split())
+    return said if reason and reason in said else ": ".join(filter(None, (reason, said)))

@@ -1,0 +1,53 @@
+"""What objects around VMs and pods that hold a drain report as wrong: notes of a plan, beside its verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.model.evidence import reported
+from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
+from virt_admit.model.kubernetes.objects import Object
+
+_MOST_NODES: Final = 5
+"""For each node all objects of the cluster are gone through."""
+_HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
+
+
+def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> Plan:
+    """Return a plan of named nodes with what the objects around its held VMs and its blockers report.
+
+    ``read`` adds events about some objects to the cluster, as in ``reported.around``.
+    """
+    if plan.whole or len(plan.nodes) > _MOST_NODES:
+        return plan
+    return replace(plan, nodes=tuple(of_node(node, cluster, read) for node in plan.nodes))
+
+
+def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> NodePlan:
+    """Return the plan of a node with what the objects around its held VMs and its blockers report. As above."""
+    if node.drainable:
+        return node
+    start = [row.vmi for row in node.forecasts if row.outcome in _HELD]
+    start += [obj for obj in cluster if _blocks(obj, node)]
+    found = reported.around(start, cluster, tuple(_said(node)), read) if start else ()
+    return replace(node, notes=(*node.notes, *map(str, found)))
+
+
+def _blocks(obj: Object, node: NodePlan) -> bool:
+    return any(
+        (obj.kind, obj.namespace, obj.name) == (each.kind, each.namespace, each.name) for each in node.pods.blockers
+    )
+
+
+def _said(node: NodePlan) -> Iterator[str]:
+    """Yield the texts about a node. What its pods cannot be placed for stands with the nodes that refuse them."""
+    for row in (*node.forecasts, *node.visitors):
+        yield from (row.reason, row.remedy, row.state.failure.text if row.state.failure is not None else "")
+        yield from row.placement.refusals.values()
+    for blocker in node.pods.blockers:
+        yield from (blocker.reason, blocker.remedy)
+    yield from node.notes
