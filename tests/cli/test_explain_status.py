@@ -43,7 +43,7 @@ def test_a_snapshot_that_is_under_way(explain):
     ]
     _, text = explain(*changed("VirtualMachine", snapshotInProgress="nightly"), form="text")
     assert (
-        "What KubeVirt says\n  snapshot nightly is in progress, but does not exist any more, and locks the VM" in text
+        "Notes\n  snapshot nightly is in progress, but does not exist any more, and locks the VM" in text
     )
 
 
