@@ -132,10 +132,10 @@ def vm_behind_two_orders() -> Incident:
 
 
 def reason_of_an_upgrade() -> Incident:
-    """The simulation names nodes in the order of its moves; what stops the drain now is said in both parts."""
+    """The simulation names nodes in the order of its moves; what stops the drain now is the cause of both parts."""
     facts = (
-        r"(?s)blocks the drain  vms/web  (LiveMigrate, but no other node can take it: memory: \S+ missing on w2[^\n]*)\n"
-        r".*\n  stops here +vms/web: \1\n",
+        r"blocks the drain  vms/web  LiveMigrate, but no other node can take it: memory: \S+ missing on w2",
+        r"\n  stops here +vms/web: see above\n",
         r"(?s)\A(?!.*memory missing on w2)",
     )
     items = gpu("upgrade-done", waiting=True)
