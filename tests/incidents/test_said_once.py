@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from virt_admit.model.kubernetes.kinds import PVC
+
 from . import failures, fourth_look, starts
 from .machines import draining, failed
 
@@ -79,3 +81,15 @@ def test_a_migration_after_others_that_were_cancelled(ask):
     assert "migration kubevirt-evacuation-web is under way: as for a drain of its node" in words
     migration = json.loads(ask(items, "explain", "vm/web", "-o", "json"))["events"][-1]
     assert "is under way, and its last 2 migrations were cancelled after" in migration["reason"]
+
+
+def test_a_disk_that_is_not_filled_is_no_fault_of_the_nodes(ask):
+    incident = starts.scratch_space()
+    (claim,) = [each for each in incident.items if (each["kind"], each["metadata"]["name"]) == (PVC.kind, "enc01")]
+    claim["status"]["phase"] = "Pending"
+    del claim["spec"]["volumeName"]
+    text = ask(incident.items, *incident.ask)
+    assert "is not bound" not in text
+    assert "\n  could start on     no node now, see below\n" in text
+    assert "the VM should run: see above." in section(text, "Rules")
+    assert "\nNotes\n" not in text

@@ -16,6 +16,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
+from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.drain.words import state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
@@ -131,7 +132,7 @@ def _start(report: VmReport) -> str:
     kept = bool(remedy) and not remedy.startswith(resting.START)
     if kept and report.candidates:
         return f"no node now, {BELOW}; then {names(report.candidates)}"
-    waits = kept and report.candidates == () and not list(_nodes(report))
+    waits = kept and report.candidates == () and not all(_untold(each, report) for each in report.short or ())
     return f"no node now, {BELOW}" if waits else _named(report.candidates, "no node")
 
 
@@ -180,7 +181,9 @@ def _upgrade(report: VmReport) -> str:
         drain = Said(f"as for {EVENTS[VmEvent.DRAIN]}", report.drain.reason)
         own = upgrade.stops[0].removeprefix(f"{report.vm.namespace}/{report.vm.name}: ")
         return f"this VM stops it: {once(own, (drain,))}".replace(f": {drain.reference}", f", {drain.reference}")
-    possible = {True: "possible", False: "not possible, but not because of this VM", None: f"{UNKNOWN} as a whole"}
+    blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
+    why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
+    possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
     moves = f", {_moves(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
     return f"{possible[upgrade.possible]}{moves}"
 
@@ -251,7 +254,7 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
     """Yield why nodes do not take the VM, those with the same reasons in one row."""
     by_reason: dict[str, list[str]] = {}
     for refusal in report.short or ():
-        what = "; ".join(each for each in refusal.what.split("; ") if not _is_told(each, refusal.node, report))
+        what = _untold(refusal, report)
         if not what:
             continue
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
@@ -262,6 +265,11 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
         yield f"and {sum(map(len, list(by_reason.values())[_MOST_NODES:]))} more", "see -o json"
+
+
+def _untold(refusal: MissingOnNode, report: VmReport) -> str:
+    """Return why a node does not take the VM, without what the report tells above."""
+    return "; ".join(each for each in refusal.what.split("; ") if not _is_told(each, refusal.node, report))
 
 
 def _is_told(what: str, node: str, report: VmReport) -> bool:
