@@ -1,4 +1,4 @@
-"""A cause is told once in a report: where it comes again, the words refer to the place that has it already."""
+"""A cause is told once in a report: later words refer to the place that has it already."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _once(text: str, said: Sequence[Said]) -> str:
 
 
 def _clauses(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where runs of whole clauses begin and end that are too long to be repeated, the longest first."""
+    """Yield the begin and end of runs of clauses that are too long to be repeated, longest first."""
     begins = (0, *(found.end() for found in _BEGINS.finditer(text)))
     ends = (*(found.start() for found in _ENDS.finditer(text)), len(text) - text.endswith("."))
     runs = [(start, end) for start in begins for end in ends if end - start > LONGEST]
@@ -67,7 +67,7 @@ def _is_balanced(words: str) -> bool:
 
 
 def _has(text: str, words: str, following: str) -> bool:
-    """Return whether a text has these words, as whole words. ``following`` is an ellipsis where they were cut."""
+    """Return whether a text has these words. ``following``: an ellipsis where they were cut."""
     start = text.find(words)
     if start < 0:
         return False
@@ -76,7 +76,7 @@ def _has(text: str, words: str, following: str) -> bool:
 
 
 def without_remedy(message: str, remedies: Sequence[str]) -> str:
-    """Return a message without the sentences at its end that the remedies say, but with its first one."""
+    """Return a message without the last sentences that remedies say, but with its first one."""
     sentences = _SENTENCE.split(message)
     while len(sentences) > 1 and any(sentences[-1].rstrip(".…").casefold() in each.casefold() for each in remedies):
         sentences.pop()

@@ -32,7 +32,7 @@ def rests(report: VmReport) -> bool:
 
 
 def causes(report: VmReport) -> tuple[Said, ...]:
-    """Return the causes that the events and the volumes tell, each with the words that refer to it."""
+    """Return the causes that events and volumes tell, each with the words that refer to it."""
     if rests(report):
         return (Said(ABOVE, report.events[0].reason),)
     told = (Said(f"as for {EVENTS[event.event]}", event.reason) for event in report.events)
@@ -41,7 +41,7 @@ def causes(report: VmReport) -> tuple[Said, ...]:
 
 
 def rules(report: VmReport, todo: Sequence[str]) -> tuple[JudgedRule, ...] | None:
-    """Return what the rules say. Causes that the report tells above, and remedies that it tells below, are left out."""
+    """Return what the rules say, without the causes told above and the remedies told below."""
     if report.rules is None:
         return None
     said = causes(report)
@@ -49,7 +49,7 @@ def rules(report: VmReport, todo: Sequence[str]) -> tuple[JudgedRule, ...] | Non
 
 
 def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Sequence[str]) -> str:
-    same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # its remedy is what there is to do
+    same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
         return f"{said[0].reference}."
     return once(without_remedy(rule.message, todo), said)
@@ -59,7 +59,7 @@ _SENTENCE_END: Final = re.compile(r"[.;] ")
 
 
 def notes(report: VmReport, todo: Sequence[str]) -> tuple[str, ...]:
-    """Return the notes without those that only repeat a cause: the evidence of it, or the words of a volume."""
+    """Return the notes without those that only repeat a cause or the words of a volume."""
     said = (*causes(report), *(Said("see To do", remedy) for remedy in todo))
     return tuple(note for note in report.notes if not _repeats(note, report, said))
 
@@ -109,7 +109,7 @@ def _tells(reason: str, words: str) -> bool:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the names of objects and the words of an API in a text: those with a mark, a digit or a capital inside."""
+    """Yield the names of objects and words of an API: those with a mark, a digit or a capital inside."""
     for name in _NAME.findall(_COMMAND.sub("", text)):
         if name in _PARTS or name.startswith(_POD) or name.isdigit() or name in ("KubeVirt", "VMI", "VM"):
             continue

@@ -111,13 +111,13 @@ def _effect(report: VmReport, what: VmEvent) -> str:
 
 
 def _stays(report: VmReport) -> bool:
-    """Whether a VM cannot leave its node now: a drain waits for it, and a migration that is asked for does not help."""
+    """Whether a VM cannot leave its node now: a drain waits for it, and no migration helps."""
     starts = _effect(report, VmEvent.MIGRATION) == EventEffect.STARTS
     return _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS and not starts
 
 
 def _migratable(report: VmReport) -> str:
-    """Return whether the VM can migrate: KubeVirt's condition does not know whether a migration would succeed."""
+    """Return whether the VM can migrate. KubeVirt's condition does not know whether one succeeds."""
     if report.migratable is None:
         return UNKNOWN
     if not report.migratable:
@@ -132,7 +132,8 @@ def _start(report: VmReport) -> str:
     kept = bool(remedy) and not remedy.startswith(resting.START)
     if kept and report.candidates:
         return f"no node now, {BELOW}; then {names(report.candidates)}"
-    waits = kept and report.candidates == () and not all(_untold(each, report) for each in report.short or ())
+    told = not report.short or not all(_untold(each, report) for each in report.short)
+    waits = kept and report.candidates == () and told
     return f"no node now, {BELOW}" if waits else _named(report.candidates, "no node")
 
 
