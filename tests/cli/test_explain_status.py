@@ -42,9 +42,7 @@ def test_a_snapshot_that_is_under_way(explain):
         "kubectl describe virtualmachinesnapshot nightly -n shop"
     ]
     _, text = explain(*changed("VirtualMachine", snapshotInProgress="nightly"), form="text")
-    assert (
-        "What KubeVirt says\n  snapshot nightly is in progress, but does not exist any more, and locks the VM" in text
-    )
+    assert "Notes\n  snapshot nightly is in progress, but does not exist any more, and locks the VM" in text
 
 
 def test_a_guest_whose_file_systems_are_frozen(explain):

@@ -315,7 +315,7 @@ def test_what_an_upgrade_of_the_cluster_does(explain):
     assert "cluster upgrade    possible, which moves it once" in text
     stuck = motion.vmi(reported=False, conditions=[{"type": "LiveMigratable", "status": "False"}])
     _, text = explain(*WORLD[:3], stuck, WORLD[4], form="text")
-    assert "cluster upgrade    this VM stops it: shop/db: LiveMigrate, but cannot migrate" in text
+    assert "cluster upgrade    this VM stops it, as for a drain of its node\n" in text
 
 
 def test_a_drain_under_way_is_followed(explain):

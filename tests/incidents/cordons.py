@@ -16,7 +16,9 @@ SRIOV = "https://github.com/k8snetworkplumbingwg/sriov-network-operator"
 def refused_since_the_cordon() -> Incident:
     """KubeVirt has known for two days that the VM cannot migrate; its eviction is refused since the node is drained."""
     items = draining((1, 6), disks=["web"], migratable=NON_SHARED | {"message": NON_SHARED["message"].format("web")})
-    return Incident("refused-since", f"{SRIOV}/issues/306", items, NO, (r"state: refused since 11:50 UTC",))
+    return Incident(
+        "refused-since", f"{SRIOV}/issues/306", items, NO, (r"state: its eviction is refused since 11:50 UTC",)
+    )
 
 
 def descheduler(*profiles: str) -> list[dict]:
@@ -130,10 +132,10 @@ def vm_behind_two_orders() -> Incident:
 
 
 def reason_of_an_upgrade() -> Incident:
-    """The simulation names nodes in the order of its moves; what stops the drain now is said in both parts."""
+    """The simulation names nodes in the order of its moves; what stops the drain now is the cause of both parts."""
     facts = (
-        r"(?s)blocks the drain  vms/web  (LiveMigrate, but no other node can take it: memory: \S+ missing on w2[^\n]*)\n"
-        r".*\n  stops here +vms/web: \1\n",
+        r"blocks the drain  vms/web  LiveMigrate, but no other node can take it: memory: \S+ missing on w2",
+        r"\n  stops here +vms/web: see above\n",
         r"(?s)\A(?!.*memory missing on w2)",
     )
     items = gpu("upgrade-done", waiting=True)

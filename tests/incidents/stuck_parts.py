@@ -53,7 +53,7 @@ def evicted_launcher(*ask: str) -> Incident:
     if ask[0] == "explain":
         facts += (
             r"LimitRange usual sets this limit for each new pod, and emptyDisk scratch \(20Gi\) of the VM counts",
-            r"state +stopped, KubeVirt starts it again",
+            r"state +does not run, KubeVirt starts it again",
             r"or raise the default of LimitRange usual: kubectl edit vm worker",
             r"(?s)\A(?!.*(could go to|migration queue|pressure|lack of memory))",
         )

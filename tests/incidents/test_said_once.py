@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from virt_admit.model.kubernetes.kinds import PVC
+
 from . import failures, fourth_look, starts
 from .machines import draining, failed
 
@@ -39,7 +41,7 @@ def test_why_a_vm_does_not_run(ask, incident, begins):
 def test_a_cause_of_several_events(ask):
     words = " ".join(section(ask(fourth_look.older_devices().items, "explain", "vm/web"), "What would happen").split())
     assert words.count("Features 0x1c0010130afffaf unsupported") == 1
-    assert "a migration now starts and fails as for an update of KubeVirt" in words
+    assert "a migration now starts and fails as for a drain of its node" in words
 
 
 def test_nodes_with_the_same_reasons(ask):
@@ -54,7 +56,7 @@ def test_nodes_with_the_same_reasons(ask):
 
 def test_a_vm_that_a_cause_keeps_off_could_start_after_it(ask):
     said = ask(starts.webhooks_that_refuse_their_own_pods().items, "explain", "vm/web")
-    assert ", but see below what keeps it from starting\n" in said
+    assert "could start on     no node now, see below; then " in said
 
 
 def test_nodes_that_were_not_tried(ask):
@@ -74,4 +76,20 @@ def test_a_migration_after_others_that_were_cancelled(ask):
         items.pop(next(i for i, each in enumerate(items) if each["metadata"]["name"] == "kubevirt-evacuation-web"))
     )
     said = ask(items, "explain", "vm/web")
-    assert "is under way, and its last 2 migrations were cancelled after" in said
+    words = section(said, "What would happen")
+    assert words.count("its last 2 migrations were cancelled after") == 1
+    assert "migration kubevirt-evacuation-web is under way: as for a drain of its node" in words
+    migration = json.loads(ask(items, "explain", "vm/web", "-o", "json"))["events"][-1]
+    assert "is under way, and its last 2 migrations were cancelled after" in migration["reason"]
+
+
+def test_a_disk_that_is_not_filled_is_no_fault_of_the_nodes(ask):
+    incident = starts.scratch_space()
+    (claim,) = [each for each in incident.items if (each["kind"], each["metadata"]["name"]) == (PVC.kind, "enc01")]
+    claim["status"]["phase"] = "Pending"
+    del claim["spec"]["volumeName"]
+    text = ask(incident.items, *incident.ask)
+    assert "is not bound" not in text
+    assert "\n  could start on     no node now, see below\n" in text
+    assert "the VM should run: see above." in section(text, "Rules")
+    assert "\nNotes\n" not in text

@@ -39,7 +39,8 @@ def test_a_migration_that_a_drain_explains_has_the_same_cause(ask):
     items = [each for each in target_pods.limit_range().items if each["kind"] != "Event"]
     said = " ".join(ask(items, "explain", "vm/web").split())
 
-    assert "is under way: LimitRange small: container main: cpu: the default limit 1 is below the request 2" in said
+    assert "but LimitRange small: container main: cpu: the default limit 1 is below the request 2" in said
+    assert "is under way: as for a drain of its node" in said
     assert "the cause cannot be determined" not in said
 
 

@@ -135,7 +135,7 @@ def configuration_that_was_deleted() -> Incident:
     items = [*workers(n1=failed(why)), degraded(why)]
     says = (
         "possible no",
-        "because MachineConfigPool worker is degraded: Node n1 is reporting",
+        "because MachineConfigPool worker is degraded: see above",
         '"rendered-worker-0" not found',
     )
     source = "https://github.com/openshift/machine-config-operator/issues/2010"

@@ -125,6 +125,10 @@ def test_the_reasons_of_the_scheduler_stay_whole():
     assert short.endswith(f"1 had untolerated taint {{{TAINT}: true}} and 1 more reason")
     assert messages.scheduler_words(UNFIT, 70) == "0/9 nodes are available: 1 Insufficient cpu and 3 more reasons"
     assert messages.scheduler_words("no words of it\nat all", 100) == "no words of it at all"
+    claims = (
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available"
+    )
+    assert messages.scheduler_words(claims, 200) == "0/2 nodes are available: 2 Insufficient cpu"
     assert len(messages.scheduler_words("x " * 200, 100)) <= 100
     many = f"0/4000 nodes are available: {', '.join(f'1 had untolerated taint {{t-{i}: x}}' for i in range(4000))}."
     assert messages.scheduler_words(many, 100).endswith("{t-0: x} and 3999 more reasons")

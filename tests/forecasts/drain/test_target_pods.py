@@ -50,7 +50,7 @@ def test_a_container_that_cannot_start_is_met_again_by_the_next_target_pod(kind,
     found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod))
 
     assert found.outcome == outcome
-    assert (f'{reason}: Back-off pulling image "x"; given up at' in found.reason) is (outcome == UNKNOWN)
+    assert (f'{reason}: Back-off pulling image "x"; to be given up at' in found.reason) is (outcome == UNKNOWN)
 
 
 @pytest.mark.parametrize(("age", "outcome"), [(10, UNKNOWN), (400, MIGRATES)])

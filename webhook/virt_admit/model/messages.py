@@ -82,11 +82,12 @@ def _ends(mark: re.Pattern[str], text: str) -> list[int]:
 def scheduler_words(text: str, length: int) -> str:
     """Shorten why kube-scheduler finds no node, by whole reasons: the taint at the end may be the one that counts.
 
-    What it says about preemption repeats the reasons. That pods avoid control-plane nodes is the least of them. Source:
-    kubernetes/kubernetes:pkg/scheduler/framework/types.go#FitError.
+    What it says about preemption repeats the reasons, and that no resource claims are freed is none. That pods avoid
+    control-plane nodes is the least of them. Source: kubernetes/kubernetes:pkg/scheduler/framework/types.go#FitError,
+    pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go#PostFilter.
     """
     text = " ".join(text.split())
-    found = text.partition(" preemption: ")[0].rstrip(".")
+    found = text.partition(" preemption: ")[0].rstrip(" .,").removesuffix(_NO_CLAIMS).rstrip(" .")
     if "nodes are available: " not in found:
         return cut(text, length)
     if len(found) <= length:
@@ -102,6 +103,7 @@ def scheduler_words(text: str, length: int) -> str:
     return cut(f"{begin}{left[0]}", length)
 
 
+_NO_CLAIMS: Final = "no new claims to deallocate"
 _REASON: Final = re.compile(r", (?=\d+ )")
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/"
 

@@ -207,9 +207,9 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
         known = any(each.cause == ProblemCause.MIGRATION_FAILS for each in found.problems)
         fails = not silent and (known or (again is not None and again.effect is StateEffect.BLOCKS))
         effect = EventEffect.FAILS if fails else EventEffect.REFUSED
-        return EventForecast(VmEvent.MIGRATION, effect, found.reason, found.remedy)
+        return EventForecast(VmEvent.MIGRATION, effect, _why(found), found.remedy)
     if found.outcome is VmOutcome.UNKNOWN:
-        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, found.reason, found.remedy, found.unseen)
+        return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, _why(found), found.remedy, found.unseen)
     if broken:
         return _without(broken[0], EventEffect.UNKNOWN)
     if doubts:
@@ -218,6 +218,11 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
     slow = vm_states_failures.long_migration(vmi, cluster)
     where = _where(found, others)
     return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where)
+
+
+def _why(asked: Forecast) -> str:
+    """Return the reason of a forecast without the words that someone asks for a migration: the event says that."""
+    return asked.reason.removeprefix(f"{vm_outcomes.ASKED}, but ")
 
 
 _NO_PATH: Final = ControlPath((), ())

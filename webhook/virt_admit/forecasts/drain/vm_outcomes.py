@@ -136,7 +136,8 @@ class _Verdict(NamedTuple):
         return cls(VmOutcome.UNKNOWN, reason, remedy, blind.what, may_stop)
 
 
-_ASKED: Final = "asked for now"  # why a VMI migrates that no drain evicts
+ASKED: Final = "asked for now"
+"""Why a VMI migrates that no drain evicts."""
 _Find = Callable[[bool], SchedulingTarget]
 """Where the VMI could go, by whether it migrates."""
 
@@ -154,7 +155,7 @@ def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
     """
     find, state = functools.cache(functools.partial(_target, vmi, cluster)), vm_states.of(vmi, cluster)
     try:
-        verdict = _migrate(vmi, state, cluster, find, _ASKED)
+        verdict = _migrate(vmi, state, cluster, find, ASKED)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
     outcome, problems = verdict.outcome, verdict.problems
@@ -260,7 +261,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
-    doubt = migration_doubts.doubt(vmi, find(True), cluster, evicted=why != _ASKED)
+    doubt = migration_doubts.doubt(vmi, find(True), cluster, evicted=why != ASKED)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")

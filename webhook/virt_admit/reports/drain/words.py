@@ -20,7 +20,35 @@ def range_words(length: Range) -> str:
     return f"{first} to {last} min" if length.high < _IN_MINUTES else f"{_hours(first)} to {_hours(last)}"
 
 
-_STATES: Final[Mapping[str, str]] = {State.STILL: "does not move"}
+_STATES: Final[Mapping[str, str]] = {
+    State.GONE: "its pods no longer exist",
+    State.ENDED: "its pod has ended",
+    State.STOPPING: "being stopped",
+    State.REFUSED: "its eviction is refused",
+    State.EXTERNAL: "another controller moves it",
+    State.STALE_MARK: "marked for the evacuation of a node that it has left",
+    State.MARKED: "marked for evacuation, without a migration yet",
+    State.TWO_PODS: "two of its pods have not ended",
+    State.BACKOFF: "waits to migrate again after a failure",
+    State.BLOCKED_BY_BACKUP: "its migration waits for a backup",
+    State.BLOCKED_BY_VOLUME: "its migration waits for a utility volume",
+    State.QUOTA: "a quota refuses its target pod",
+    State.QUEUED: "its migration waits for a place",
+    State.NO_TARGET: "its migration has no target pod",
+    State.UNSCHEDULABLE: "no node takes its target pod",
+    State.TARGET_PENDING: "its target pod has not started",
+    State.TARGET_NOT_READY: "its target pod is not ready",
+    State.PREPARING: "its migration is being prepared",
+    State.RUNNING: "migrating",
+    State.PAUSED: "migrating, with its guest paused",
+    State.POST_COPY: "migrating in post-copy",
+    State.ABORTING: "its migration is being cancelled",
+    State.ARRIVED: "migrated, but its old pod has not ended",
+    State.NOT_CLOSED: "migrated, but its migration is still open",
+    State.DECENTRALIZED: "migrates between clusters",
+    State.STILL: "no migration is under way",
+}
+"""Each state in words; ``starting`` is one."""
 _FLAGS: Final[Mapping[str, str]] = {
     Flag.LEFTOVER: "its node is not cordoned",
     Flag.TAINTED: "because of a taint",

@@ -193,7 +193,7 @@ def _no_target(case: Case) -> Ruling:
 
 def _unschedulable(case: Case) -> Ruling:
     again = vm_states_targets.repetition(case.found)
-    until = f"; given up at {_until(case)}{again}" if case.found.until else f"; given up{again}"
+    until = f"; to be given up at {_until(case)}{again}" if case.found.until else f"; given up{again}"
     return Ruling(StateEffect.WAITS, f"no node took its target pod{_words(case.found)}{until}")
 
 

@@ -102,7 +102,7 @@ def repetition(found: VmState) -> str:
 
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
-    until = f"; given up at {moment(found.until, clock.now(cluster))}{repetition(found)}" if found.until else ""
+    until = f"; to be given up at {moment(found.until, clock.now(cluster))}{repetition(found)}" if found.until else ""
     reason = f"its target pod{_on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
     ruled = _started_late(vmi, replace(found, late=False), pod, reason, until, cluster)

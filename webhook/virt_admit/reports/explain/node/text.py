@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
@@ -12,8 +13,11 @@ from virt_admit.model.sanitize import indented
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import rights
+from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.node.collect import NodeForecasts
 from virt_admit.reports.explain.node.report import NodeReport
+from virt_admit.reports.explain.said_once import Said, once, without_remedy
+from virt_admit.reports.explain.vm.repetitions import ABOVE
 from virt_admit.reports.explain.vm.text import rules, titled
 from virt_admit.reports.outage import text as outage_text
 from virt_admit.reports.upgrade.text import span
@@ -34,11 +38,23 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     lost = node_health.silent_for(plan.name, cluster) if virt_handlers.is_lost(cluster, plan.name) else ""
     known = [f"{plan.name} {lost}: times count from its loss"] if lost and outage.vms else []
     lines += titled("Loss: the node stops reporting and does not come back", (*known, *outage_text.of_loss(outage)))
-    lines += _section("Upgrade of the cluster", table(upgrade(report)))
-    lines += _section("Rules", table(rules(report.rules)))
+    said = tuple(Said(ABOVE, line.strip().removeprefix(_TODO)) for line in lines)
+    lines += _section("Upgrade of the cluster", table(upgrade(report, said)))
+    lines += _section("Rules", table(rules(_shorter(report.rules, said))))
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
+
+
+_TODO: Final = "to do: "
+
+
+def _shorter(judged: tuple[JudgedRule, ...] | None, said: Sequence[Said]) -> tuple[JudgedRule, ...] | None:
+    """Return what the rules say, without the causes and remedies that were told above."""
+    if judged is None:
+        return None
+    remedies = [each.text for each in said]
+    return tuple(replace(rule, message=once(without_remedy(rule.message, remedies), said)) for rule in judged)
 
 
 def _section(title: str, lines: Iterator[str]) -> list[str]:
@@ -46,28 +62,15 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
     return [title, *found, ""] if found else []
 
 
-def _unless_told(reason: str, notes: Sequence[str]) -> str:
-    """Return a reason without the words after a colon that a note of the drain has already."""
-    parts = reason.split(": ")
-    for end in range(1, len(parts)):
-        words = ": ".join(parts[end:])
-        if len(words) > _SHORT and any(words in note for note in notes):
-            return f"{': '.join(parts[:end]).removesuffix(' is reporting')} (see above)"
-    return reason
-
-
-_SHORT: Final = 40
-"""Characters that may stand twice."""
-
-
-def upgrade(report: NodeReport) -> Iterator[tuple[str, str]]:
-    """Yield the place of the node in an upgrade."""
+def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the place of the node in an upgrade. ``said``: what the report has told above."""
     found = report.upgrade
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
-        yield "because", _unless_told(found.because, report.drain.notes)
+        yield "because", once(found.because, (*said, *(Said(ABOVE, note) for note in report.drain.notes)))
     if found.end is not None:
         yield ("begins after", span(found.start)) if found.start is not None else ("begun", "yes, it is under way")
         yield "ends after", span(found.end)
     for stop in found.stops:
-        yield "stops here", stop
+        subject, colon, why = stop.partition(": ")
+        yield "stops here", f"{subject}{colon}{once(why, said)}"

@@ -12,9 +12,9 @@ from virt_admit.model.messages import capital, ended
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
-from virt_admit.reports.explain.vm import text
+from virt_admit.reports.explain.vm import repetitions, text
+from virt_admit.reports.explain.vm.repetitions import EVENTS
 from virt_admit.reports.explain.vm.report import VmReport
-from virt_admit.reports.explain.vm.text import EVENTS
 from virt_admit.reports.html.page import (
     BAD,
     GOOD,
@@ -85,7 +85,7 @@ def _verdict(report: VmReport) -> PageVerdict:
 
 
 def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
-    if text.rests(report):
+    if repetitions.rests(report):
         off = report.events[0]
         yield "all", off.outcome, f"{off.reason}.{_todo(off.remedy)}"
         return
@@ -129,6 +129,6 @@ def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]
 
 
 def _notes(report: VmReport, unreadable: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "What KubeVirt says", report.other_notes
+    yield "Notes", repetitions.notes(report, text.todo(report))
     yield "Avoid", report.avoid
     yield "Not available", tuple(rights.lines(report.unseen, unreadable))

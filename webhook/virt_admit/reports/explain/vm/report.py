@@ -176,11 +176,5 @@ class VmReport:
     commands: tuple[str, ...]
     avoid: tuple[str, ...]
     notes: tuple[str, ...]
-    """What KubeVirt and CDI themselves say of it: operations under way, failed starts."""
+    """What else is known of it, such as operations under way and words of KubeVirt and CDI."""
     unseen: tuple[str, ...]
-
-    @property
-    def other_notes(self) -> tuple[str, ...]:
-        """The notes without those that the rows of the volumes say."""
-        said = " ".join(volume.problem for volume in self.volumes or ())
-        return tuple(note for note in self.notes if (note.partition(": ")[2] or note) not in said)

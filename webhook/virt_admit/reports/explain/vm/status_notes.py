@@ -1,4 +1,4 @@
-"""What KubeVirt and CDI themselves say of a VM: operations under way, failed starts, conditions that wait for a person.
+"""What is noted of a VM besides its forecasts: operations under way, failed starts, conditions that wait for a person.
 
 Sources: kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VirtualMachineStatus,
 #VirtualMachineInstanceStatus; pkg/virt-controller/watch/vm/vm.go#startVMI;
@@ -30,6 +30,8 @@ from virt_admit.model.messages import capital, cut, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
 
 _LONGEST: Final = 200
+NO_NODE: Final = "kube-scheduler finds no node for its pod"
+"""How the note begins that has the words of kube-scheduler."""
 
 
 def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
@@ -97,7 +99,7 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
         refused = changed_disks.refusal(vm, cluster) if required else ""
         yield f"{changed_disks.words(changed)}{f', because nothing is copied: {refused}' if refused else ''}: do not restart it"
     elif required:
-        yield "changes of its template wait for a restart (RestartRequired)"
+        yield "changes of its VM wait for a restart (RestartRequired)"
 
 
 def _paused(vmi: Object, cluster: Cluster) -> Iterator[str]:
@@ -138,7 +140,7 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         why = scheduler_words(placed["message"].text or "?", _LONGEST)
-        yield f"kube-scheduler finds no node for its pod: {why}: {described}"
+        yield f"{NO_NODE}: {why}: {described}"
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, EventForecast, VmEvent
+from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.kinds import by_resource
+from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
+from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.drain.words import state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
-from virt_admit.reports.explain.vm import resting
+from virt_admit.reports.explain.said_once import Said, once
+from virt_admit.reports.explain.vm import repetitions, resting
+from virt_admit.reports.explain.vm.repetitions import EVENTS, is_told, rests
 from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
 
 UNKNOWN: Final = "cannot be determined"
@@ -25,24 +30,18 @@ _MOST_NODES: Final = 10
 _SHORT: Final = 60
 """Characters of a reason that is repeated rather than referred to."""
 _MOST_RULES: Final = 10
-_OTHER: Final = "a person or another program"
-"""Who asked for a migration that neither a drain nor an update of KubeVirt asked for."""
+_ASKED_BY: Final = {"other": "a person or another program", "drain": "drain or eviction"}
+"""Who asked for a migration, where text needs more words than JSON. A descheduler evicts too."""
+BELOW: Final = "see below"
 STOPPED: Final = "stopped"
 _SUBJECT: Final = "the VM "
-EVENTS: Final = {
-    "drain": "a drain of its node",
-    "update": "an update of KubeVirt",
-    "loss": "the loss of its node",
-    "reboot": "a reboot of the guest",
-    "migration": "a migration now",
-}
-"""The events, in words."""
 
 Rows = Sequence[tuple[str, ...]]
 
 
 def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
     """Return the report as text: what the VM is, what would happen, and what decides on it."""
+    remedies = todo(report)
     parts: tuple[tuple[str, Rows], ...] = (
         (headline(report), list(facts(report))),
         ("Why it does not run", [(why,)] if (why := _why_off(report)) else []),
@@ -52,11 +51,11 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
         ("Budgets that select its pod", list(budgets(report.budgets))),
         ("Volumes", list(volumes(report.volumes))),
         ("Parts of KubeVirt that a move needs", list(control(report))),
-        ("Rules", list(rules(report.rules))),
+        ("Rules", list(rules(repetitions.rules(report, remedies)))),
     )
     lines = [line for title, rows in parts if rows for line in (name(title), *table(rows), "")]
-    lines += titled("What KubeVirt says", report.other_notes)
-    lines += titled("To do", todo(report))
+    lines += titled("Notes", repetitions.notes(report, remedies))
+    lines += titled("To do", remedies)
     lines += titled("Avoid", report.avoid)
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
@@ -98,18 +97,56 @@ def facts(report: VmReport) -> Iterator[tuple[str, str]]:
     if report.vm.kind == "VirtualMachine":
         yield "run strategy", report.vm.run_strategy or UNKNOWN
     yield "eviction strategy", _strategy(report)
-    yield "can migrate", {True: "yes", False: "no", None: UNKNOWN}[report.migratable]
+    yield "can migrate", _migratable(report)
     if report.vm.node is None or report.state == STOPPED:
-        remedy = report.events[0].remedy
-        kept = report.candidates and remedy and not remedy.startswith(resting.START)
-        later = ", but see below what keeps it from starting" if kept else ""
-        yield "could start on", f"{_named(report.candidates, 'no node')}{later}"
+        yield "could start on", _start(report)
         return
     yield "cluster upgrade", _upgrade(report)
-    stays = report.candidates and report.events[0].outcome == VmOutcome.BLOCKS
-    later = ", but see below what keeps it from moving" if stays else ""
-    yield "could go to", f"{_named(report.candidates, 'no other node')}{later}"
+    yield "could go to", _others(report)
     yield "migration queue", _queue(report)
+
+
+def _effect(report: VmReport, what: VmEvent) -> str:
+    return next((event.outcome for event in report.events if event.event is what), "")
+
+
+def _stays(report: VmReport) -> bool:
+    """Whether a VM cannot leave its node now: a drain waits for it, and no migration helps."""
+    starts = _effect(report, VmEvent.MIGRATION) == EventEffect.STARTS
+    return _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS and not starts
+
+
+def _migratable(report: VmReport) -> str:
+    """Return whether the VM can migrate. KubeVirt's condition does not know whether one succeeds."""
+    if report.migratable is None:
+        return UNKNOWN
+    if not report.migratable:
+        return "no"
+    if rests(report):
+        return "yes, once it runs"
+    return f"in principle, but not now: {BELOW}" if _stays(report) else "yes"
+
+
+def _start(report: VmReport) -> str:
+    remedy = report.events[0].remedy
+    kept = bool(remedy) and not remedy.startswith(resting.START)
+    if kept and report.candidates:
+        return f"no node now, {BELOW}; then {names(report.candidates)}"
+    told = not report.short or not all(_untold(each, report) for each in report.short)
+    waits = kept and report.candidates == () and told
+    return f"no node now, {BELOW}" if waits else _named(report.candidates, "no node")
+
+
+def _others(report: VmReport) -> str:
+    if not _stays(report):
+        return _named(report.candidates, "no other node")
+    if report.migratable is False:
+        return "no other node, as it cannot migrate"
+    return (
+        f"no other node now, {BELOW}; then {names(report.candidates)}"
+        if report.candidates
+        else _named(report.candidates, "no other node")
+    )
 
 
 def _state(report: VmReport) -> str:
@@ -120,7 +157,8 @@ def _state(report: VmReport) -> str:
     until = f", next step at {drain.until}" if drain.until else ""
     attempts = f", {count(drain.attempts, 'failed attempt')}" if drain.attempts else ""
     again = ", KubeVirt starts it again" if _starts_again(report) else ""
-    return f"{state_words(report.state, drain.flags)}{again}{since}{until}{attempts}"
+    words = "does not run" if report.state == STOPPED else state_words(report.state, drain.flags)
+    return f"{words}{again}{since}{until}{attempts}"
 
 
 def _starts_again(report: VmReport) -> bool:
@@ -141,12 +179,18 @@ def _strategy(report: VmReport) -> str:
 def _upgrade(report: VmReport) -> str:
     upgrade = report.upgrade
     if upgrade.stops:
-        drain = next((each.reason for each in report.events if each.event is VmEvent.DRAIN), "-")
-        again = f"as for {EVENTS[VmEvent.DRAIN]}" if len(drain) > 2 * _SHORT else drain
-        return f"this VM stops it: {upgrade.stops[0].replace(drain, again)}"
-    possible = {True: "possible", False: "not possible, but not because of this VM", None: f"{UNKNOWN} as a whole"}
-    moves = f", which moves it {_times(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
+        drain = Said(f"as for {EVENTS[VmEvent.DRAIN]}", report.drain.reason)
+        own = upgrade.stops[0].removeprefix(f"{report.vm.namespace}/{report.vm.name}: ")
+        return f"this VM stops it: {once(own, (drain,))}".replace(f": {drain.reference}", f", {drain.reference}")
+    blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
+    why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
+    possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
+    moves = f", {_moves(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
     return f"{possible[upgrade.possible]}{moves}"
+
+
+def _moves(number: int) -> str:
+    return f"which moves it {_times(number)}" if number else "and the VM comes back on its node"
 
 
 def _times(number: int) -> str:
@@ -169,13 +213,6 @@ def _queue(report: VmReport) -> str:
     return f"waits for a place{others}: {queue.limit}; held by {names(queue.holders)}"
 
 
-def rests(report: VmReport) -> bool:
-    """Return whether nothing happens to the VM as it does not run, for one reason."""
-    return {(event.outcome, event.reason) for event in report.events} == {
-        (EventEffect.NOT_RUNNING, report.events[0].reason)
-    }
-
-
 def _why_off(report: VmReport) -> str:
     """Return why a VM does not run; empty: it does, or nothing is known but that."""
     reason = report.events[0].reason
@@ -184,24 +221,13 @@ def _why_off(report: VmReport) -> str:
 
 def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
     """Yield each event with its outcome, reason and remedy. What several have in common is said once."""
-    said: dict[str, str] = {}
+    said: list[Said] = []
     for event in report.events:
-        first = said.setdefault(event.reason, EVENTS[event.event])
-        again = first != EVENTS[event.event] and len(event.reason) > _SHORT
-        reason, remedy = (f"as for {first}", "") if again else (_unless_said(event, said), event.remedy)
-        yield EVENTS[event.event], event.outcome, reason, remedy
-
-
-def _unless_said(event: EventForecast, said: Mapping[str, str]) -> str:
-    """Return the reason of an event without the words of another one that it has in it."""
-    inner = ((reason, first) for reason, first in said.items() if len(reason) > _SHORT and reason != event.reason)
-    for reason, first in inner:
-        if event.reason.endswith(reason):
-            return f"{event.reason.removesuffix(reason)}as for {first}"
-        cause = f", but {reason.partition(', but ')[2]}"
-        if len(cause) > _SHORT and event.reason.endswith(cause):
-            return f"{event.reason.removesuffix(cause)}, but as for {first}"
-    return event.reason
+        told = Said(f"as for {EVENTS[event.event]}", event.reason)
+        reason = once(event.reason, said)
+        again = any(reason == each.reference for each in said)
+        yield EVENTS[event.event], event.outcome, reason, "" if again else event.remedy
+        said.append(told)
 
 
 def todo(report: VmReport) -> tuple[str, ...]:
@@ -229,14 +255,34 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
     """Yield why nodes do not take the VM, those with the same reasons in one row."""
     by_reason: dict[str, list[str]] = {}
     for refusal in report.short or ():
+        what = _untold(refusal, report)
+        if not what:
+            continue
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
         taint = next((each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), "")
         without = f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
-        by_reason.setdefault(without if elsewhere else _unless_failed(refusal.what, report), []).append(refusal.node)
+        by_reason.setdefault(without if elsewhere else _unless_failed(what, report), []).append(refusal.node)
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
         yield f"and {sum(map(len, list(by_reason.values())[_MOST_NODES:]))} more", "see -o json"
+
+
+def _untold(refusal: MissingOnNode, report: VmReport) -> str:
+    """Return why a node does not take the VM, without what the report tells above."""
+    return "; ".join(each for each in refusal.what.split("; ") if not _is_told(each, refusal.node, report))
+
+
+def _is_told(what: str, node: str, report: VmReport) -> bool:
+    """Whether the cause that keeps a VM from starting tells why a node does not take it."""
+    unbound, missing = _UNBOUND.fullmatch(what), _MISSING.fullmatch(what)
+    if unbound is not None:
+        return is_told(f"disk {unbound[1]} ", report)
+    return missing is not None and is_told(missing[1], report) and is_told(node, report)
+
+
+_UNBOUND: Final = re.compile(r"claim (\S+) is not bound")
+_MISSING: Final = re.compile(r"(\S+): \S+ missing")
 
 
 def _unless_failed(what: str, report: VmReport) -> str:
@@ -260,13 +306,14 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         return
     said: dict[str, str] = {}
     for each in found:
-        way = f"{each.source or '?'} to {each.target or '?'}"
+        way = f"{each.source or '?'} to {each.target or '?'}" if each.source or each.target else "no target"
         took = ", ".join(f"{phase.phase} {phase.seconds} s" for phase in each.phases)
         why = (each.failure.text if each.failure else "") or "no reason given"
         first = said.setdefault(why, each.name)
         why = f"as {first}" if first != each.name and len(why) > _SHORT else why
-        failed = f"class {each.failure.class_}: {why}" if each.failure else ""
-        by = _OTHER if each.asked_by == "other" else each.asked_by
+        again = "fails again between these nodes: " if each.failure and each.failure.class_ == FailureClass.PAIR else ""
+        failed = f"{again}{why}" if each.failure else ""
+        by = _ASKED_BY.get(each.asked_by, each.asked_by)
         yield each.created or "?", each.name, each.phase, way, by, "; ".join(filter(None, (failed, took)))
 
 
@@ -295,7 +342,9 @@ def _claim(volume: VolumeOfVm) -> tuple[str, str]:
     if volume.access_modes is None:
         return volume.claim, volume.problem or UNKNOWN
     storage = " ".join(filter(None, (volume.phase, *volume.access_modes, volume.storage_class)))
-    return volume.claim, f"{storage}: {volume.problem}" if volume.problem else storage
+    unbound = f"claim {volume.claim} is not bound"
+    problem = "; ".join(each for each in volume.problem.split("; ") if each != unbound or volume.phase != "Pending")
+    return volume.claim, f"{storage}: {problem}" if problem else storage
 
 
 def control(report: VmReport) -> Iterator[tuple[str, str, str]]:
@@ -322,7 +371,7 @@ def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:
         yield "", f"and {len(rows) - _MOST_RULES} more", "see -o json"
     unread = Counter(_resource(rule.unseen) for rule in judged if rule.unseen is not None)
     if unread:
-        yield "", UNKNOWN, f"{count(unread.total(), 'rule')} could not read: {names(unread)}"
+        yield "", UNKNOWN, f"{count(unread.total(), 'rule')} cannot judge without {names(unread)}"
 
 
 def _rule(rule: JudgedRule) -> tuple[str, str, str]:

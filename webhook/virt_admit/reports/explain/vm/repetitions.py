@@ -1,0 +1,122 @@
+"""What the report about one VM leaves out, because it says the cause at a better place already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from virt_admit.forecasts.drain.vm_events import EventEffect
+from virt_admit.reports.explain.judged_rules import JudgedRule
+from virt_admit.reports.explain.said_once import Said, once, without_remedy
+from virt_admit.reports.explain.vm.report import VmReport
+from virt_admit.reports.explain.vm.status_notes import NO_NODE
+
+EVENTS: Final = {
+    "drain": "a drain of its node",
+    "update": "an update of KubeVirt",
+    "loss": "the loss of its node",
+    "reboot": "a reboot of the guest",
+    "migration": "a migration now",
+}
+"""The events, in words."""
+ABOVE: Final = "see above"
+
+
+def rests(report: VmReport) -> bool:
+    """Return whether nothing happens to the VM as it does not run, for one reason."""
+    return {(event.outcome, event.reason) for event in report.events} == {
+        (EventEffect.NOT_RUNNING, report.events[0].reason)
+    }
+
+
+def causes(report: VmReport) -> tuple[Said, ...]:
+    """Return the causes that events and volumes tell, each with the words that refer to it."""
+    if rests(report):
+        return (Said(ABOVE, report.events[0].reason),)
+    told = (Said(f"as for {EVENTS[event.event]}", event.reason) for event in report.events)
+    volumes = (Said("see Volumes", volume.problem) for volume in report.volumes or () if volume.problem)
+    return (*told, *volumes)
+
+
+def rules(report: VmReport, todo: Sequence[str]) -> tuple[JudgedRule, ...] | None:
+    """Return what the rules say, without the causes told above and the remedies told below."""
+    if report.rules is None:
+        return None
+    said = causes(report)
+    return tuple(replace(rule, message=_message(rule, report, said, todo)) for rule in report.rules)
+
+
+def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Sequence[str]) -> str:
+    same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
+    if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
+        return f"{said[0].reference}."
+    return once(without_remedy(rule.message, todo), said)
+
+
+_SENTENCE_END: Final = re.compile(r"[.;] ")
+
+
+def notes(report: VmReport, todo: Sequence[str]) -> tuple[str, ...]:
+    """Return the notes without those that only repeat a cause or the words of a volume."""
+    said = (*causes(report), *(Said("see To do", remedy) for remedy in todo))
+    return tuple(note for note in report.notes if not _repeats(note, report, said))
+
+
+def _repeats(note: str, report: VmReport, said: Sequence[Said]) -> bool:
+    volumes = " ".join(volume.problem for volume in report.volumes or ())
+    begin = note.partition(" (")[0]
+    known = any(len(begin) > _SENTENCE and begin in each.text for each in said)
+    if known or (note.partition(": ")[2] or note) in volumes:
+        return True
+    shorter = once(note, said)
+    if shorter != note and len(_without_references(shorter, said)) < _REST:
+        return True
+    if not rests(report) or not report.events[0].remedy:
+        return False
+    if note.startswith(NO_NODE):  # the reasons of each node are in the report
+        return report.candidates == ()
+    why = report.events[0].reason
+    disk = _DATA_VOLUME.match(note)
+    if disk is not None and f"disk {disk[1]} " in why:
+        return True
+    return _tells(why, note) or (shorter != note and _tells(why, _without_references(shorter, said)))
+
+
+_SENTENCE: Final = 30
+_REST: Final = 60
+"""Characters of a note that say nothing by themselves."""
+_DATA_VOLUME: Final = re.compile(r"data volume (\S+) is ")
+_COMMAND: Final = re.compile(r": (?:kubectl|virtctl) .*")
+
+
+def _without_references(note: str, said: Sequence[Said]) -> str:
+    for each in said:
+        note = note.replace(each.reference, "")
+    return _COMMAND.sub("", note)
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.=/-]*[A-Za-z0-9]")
+_PARTS: Final = frozenset(("virt-controller", "virt-handler", "virt-api", "kube-scheduler"))
+_POD: Final = "virt-launcher-"
+
+
+def _tells(reason: str, words: str) -> bool:
+    """Return whether a reason has all names that are in some words, and there are any."""
+    names = tuple(_names(words))
+    return bool(names) and all(name in reason for name in names)
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the names of objects and words of an API: those with a mark, a digit or a capital inside."""
+    for name in _NAME.findall(_COMMAND.sub("", text)):
+        if name in _PARTS or name.startswith(_POD) or name.isdigit() or name in ("KubeVirt", "VMI", "VM"):
+            continue
+        if any(each in "-./=_" or each.isdigit() or each.isupper() for each in name[1:]):
+            yield name
+
+
+def is_told(name: str, report: VmReport) -> bool:
+    """Return whether the reason why a VM does not run tells this."""
+    return rests(report) and name in report.events[0].reason
