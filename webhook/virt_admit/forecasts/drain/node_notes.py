@@ -335,9 +335,10 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 if detach is None
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
-            found[node] = (
-                f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
-            )
+            over = vm_states_times.is_over(end, cluster)
+            begin = "The time of Cluster API's" if over else "Cluster API ends the"
+            ends = f"{'was over ' if over else ''}at {moment(end, clock.now(cluster))}"
+            found[node] = f"{begin} drain for Machine {machine.name} {ends}: {after}."
     return found
 
 
