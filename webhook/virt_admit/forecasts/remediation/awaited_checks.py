@@ -82,8 +82,8 @@ def _acted_on(watch: WatchedNodes, cluster: Cluster) -> Iterator[str]:
     kept = {each[0] for each in guarded if not isinstance(each, Unseen)}
     one_by_one = direct and sum(is_control_plane(state.obj) for state in states) > 1
     for state in states:
-        waits = state.name in kept or (one_by_one and is_control_plane(state.obj))
-        waits = waits or (direct and exclusions.state(state.obj, cluster))
+        in_turn = state.name in kept or (one_by_one and is_control_plane(state.obj))
+        excluded = direct and exclusions.state(state.obj, cluster)
         name = state.name if direct else machine_nodes.node_name(state.obj, cluster)
-        if name and not waits:
+        if name and not in_turn and not excluded:
             yield name

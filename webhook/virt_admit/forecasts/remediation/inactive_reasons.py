@@ -42,8 +42,8 @@ def obstacles(
     if check.kind is kinds.NHC:
         yield from postponed(check, unhealthy, cluster)
         yield from _excluded(selection, cluster)
-        for kept in guarded(check, unhealthy, cluster):
-            yield kept if isinstance(kept, Unseen) else f"to {kept[0]}, to keep the quorum of etcd: {kept[1]}"
+        for held in guarded(check, unhealthy, cluster):
+            yield held if isinstance(held, Unseen) else f"to {held[0]}, to keep the quorum of etcd: {held[1]}"
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     for reason, kept in machine_owners.kept(check, selection).items():
         yield f"to {names(machine.name for machine in kept)}: {reason}"
