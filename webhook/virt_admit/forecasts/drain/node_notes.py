@@ -123,11 +123,8 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
         yield held.note
     told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
     yield from told
-    if not told and (taint := component_states.unwanted(node, cluster)):
-        yield (
-            f"virt-handler of this node does not tolerate its taint {taint}: it does not come back once its pod "
-            "has ended, and no VM can run here from then on. Let KubeVirt's spec.workloads.nodePlacement tolerate it."
-        )
+    if not told:
+        yield from component_states.leaving(node, cluster)
 
 
 def _hanging(found: Object) -> Iterator[str]:
