@@ -72,11 +72,14 @@ def test_a_budget_counts_both_pods_of_a_migration_only_where_kubevirt_wrote_one(
     assert ("PodDisruptionBudget" in note) is bool(demands)
 
 
-def test_starts_that_fail(explain):
-    failure = {"consecutiveFailCount": 9, "retryAfterTimestamp": "2026-11-25T04:03:20Z"}
+@pytest.mark.parametrize(
+    ("at", "then"), [("2099-11-25T04:03:20Z", ", the next is at 2099-11-25T04:03:20Z"), ("2020-01-01T00:00:00Z", "")]
+)
+def test_starts_that_fail(explain, at, then):
+    failure = {"consecutiveFailCount": 9, "retryAfterTimestamp": at}
     why = [{"type": "Failure", "status": "True", "message": "Cannot allocate memory"}]
     _, data = explain(*changed("VirtualMachine", startFailure=failure, conditions=why))
-    assert data["notes"] == ["its last 9 starts failed, the next is at 2026-11-25T04:03:20Z: Cannot allocate memory"]
+    assert data["notes"] == [f"its last 9 starts failed{then}: Cannot allocate memory"]
 
 
 def test_a_restore_keeps_a_vm_from_starting(explain):

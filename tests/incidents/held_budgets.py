@@ -53,7 +53,7 @@ def components_on_the_only_master(*ask: str) -> Incident:
     facts: tuple[str, ...] = (
         r"virt-api-pdb: .*pod virt-api-5d8f-x1 has been Pending for 52 min: it demands a control-plane node, and the only one "
         r"is m1, which is drained\. The drain waits for this pod and the pod for that node, so neither ends by itself",
-        r"without spec\.infra\.nodePlacement it demands control-plane nodes",
+        r"without spec\.infra\.nodePlacement of KubeVirt they demand control-plane nodes",
         r"kubectl patch kubevirt kubevirt -n kubevirt --type=merge -p '\{\"spec\":\{\"infra\":\{\"nodePlacement\":\{\}\}\}\}'",
         r"As a decision, give the drain of m1 up: kubectl uncordon m1",
         r"(?s)\A(?!.*Wait until its pods are ready)",

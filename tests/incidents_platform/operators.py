@@ -39,7 +39,7 @@ def virt_handler_too_many(command: str = "upgrade", code: int = 0) -> Incident:
     says = (
         "KubeVirt kubevirt/kubevirt is not available for 40 min (DeploymentInProgress): nothing is rolled out",
         "it still runs on n3, whose taint dedicated=gpu:NoSchedule it does not tolerate",
-        "spec.workloads.nodePlacement.tolerations",
+        "spec.workloads.nodePlacement of KubeVirt",
         "Yes for the nodes alone",
     )
     source = "https://github.com/kubevirt/kubevirt/pull/10254"

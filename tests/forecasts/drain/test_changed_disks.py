@@ -9,7 +9,7 @@ from tests.forecasts.drain.test_vm_states import LAUNCHER, row
 from tests.forecasts.drain.vm_motion import cluster, vmi
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import VM, VMI
 
 OLD = {"name": "root", "persistentVolumeClaim": {"claimName": "old"}}
 REQUIRED = {"type": "RestartRequired", "status": "True"}
@@ -20,9 +20,9 @@ def vm(*volumes, **spec):
     return builders.vm({"spec": {"domain": {}, "volumes": list(volumes)}}, name="db", runStrategy="Always", **spec)
 
 
-def running(strategy="LiveMigrate"):
+def running(strategy="LiveMigrate", **spec):
     refused = {"type": "LiveMigratable", "status": "False", "reason": "DisksNotLiveMigratable"}
-    return vmi(reported=False, spec={"evictionStrategy": strategy, "volumes": [OLD]}, conditions=[refused])
+    return vmi(reported=False, spec={"evictionStrategy": strategy, "volumes": [OLD]} | spec, conditions=[refused])
 
 
 @pytest.mark.parametrize("strategy", ["LiveMigrate", "LiveMigrateIfPossible", "None"])
@@ -41,6 +41,24 @@ def test_the_same_disks_keep_the_remedy():
     same = vm({"name": "root", "dataVolume": {"name": "old"}})
 
     assert "virtctl restart db" in row(cluster(running(), LAUNCHER, same)).remedy
+
+
+@pytest.mark.parametrize(
+    ("named", "guest"),
+    [
+        (vm(NEW, updateVolumesStrategy="Replacement"), running()),
+        (vm(NEW), running(domain={"devices": {"disks": [{"name": "root", "cdrom": {"bus": "sata"}}]}})),
+    ],
+)
+def test_an_intended_exchange_and_a_cdrom_keep_the_remedy(named, guest):
+    world = cluster(guest, LAUNCHER, named)
+    found = row(world)
+
+    assert "virtctl restart db" in found.remedy
+    assert "do not restart" not in found.remedy
+    for each in (*world.known(VM), *world.known(VMI)):
+        assert not changed_disks.brief(each, world)
+        assert not changed_disks.of_either(each, world)
 
 
 def test_a_template_that_no_volume_uses_any_more_needs_an_edit():

@@ -21,3 +21,19 @@ def test_a_taint_that_goes_again_does_not_keep_virt_handler_away(key, stays):
     said = [component_states.unwanted(each, snapshot) for each in snapshot.known(NODE)]
 
     assert any(said) is stays
+
+
+@pytest.mark.parametrize(
+    ("version", "where"),
+    [("v1beta1", '"workloads":{"nodePlacement":'), ("v1", '"deployment":{"nodePlacements":{"workload":')],
+)
+def test_hyperconverged_takes_the_toleration(version, where):
+    hco = {"apiVersion": f"hco.kubevirt.io/{version}", "kind": "HyperConverged", "spec": {}}
+    hco["metadata"] = {"name": "kubevirt-hyperconverged", "namespace": "kubevirt"}
+    snapshot = Snapshot(map(Object, [*tainted(), hco]), ["*"])
+    (held,) = (each for each in component_states.held(snapshot) if each.nodes)
+
+    assert "nodePlacement" in held.note
+    assert "kubectl patch hyperconverged kubevirt-hyperconverged -n kubevirt" in held.note
+    assert where in held.note
+    assert '{"key":"dedicated","operator":"Equal","value":"gpu","effect":"NoSchedule"}' in held.note

@@ -23,6 +23,9 @@ def test_a_migration_that_failed_and_is_still_open_has_moved_nothing():
     paused = row(cluster(ended, LAUNCHER, *copied))
     assert "1 attempt failed (connection reset); the next one starts at" in paused.reason
     assert paused.state.until == clock.instant(ago(1 - 20))
+    late = {"endTimestamp": ago(100), "failureReason": "connection reset"}
+    overdue = row(cluster(vmi(**MARKED, migrationState=state | late), LAUNCHER, *copied))
+    assert "1 attempt failed (connection reset); the next one was due at" in overdue.reason
     closed = row(
         cluster(ended, LAUNCHER, migration(phase="Failed", since={"Running": 60, "Failed": 1}), migration("2"))
     )

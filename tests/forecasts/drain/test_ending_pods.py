@@ -86,6 +86,31 @@ def test_a_hook_is_bounded_by_its_sleep() -> None:
     assert "may hold it for up to 30 min" in wait.reason
 
 
+def shell(text: str) -> Any:
+    return {"exec": {"command": ["sh", "-c", text]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("sleep 15m; nginx -s quit", 15),
+        ("echo bye > /proc/1/fd/1 && sleep 600 && exec timeout 10m drain --all", 20),
+        ("timeout -s KILL 20m drain 2>&1\nexit 0", 20),
+        ("sleep 5; drain --wait", 60),
+        ("kill -QUIT 1; while kill -0 1; do sleep 1; done", 60),
+        ("sleep 5 & drain", 60),
+        ("kill $(drain); sleep 5", 60),
+        ("sleep 1m 30m", 60),
+        ("timeout 0 drain", 60),
+        ("sleep infinity", 60),
+        ("sleep 99999999d;" * 20, 60),
+    ],
+)
+def test_a_hook_of_several_commands_is_bounded_where_each_is(text: str, minutes: int) -> None:
+    (wait,) = drained(pod(grace=3600, hook=shell(text))).pods.waits
+    assert f"may hold it for up to {'1 h' if minutes == 60 else f'{minutes} min'} after" in wait.reason
+
+
 def test_a_hook_may_last_after_the_eviction() -> None:
     found = drained(pod(grace=604800, hook=HOOK))
     assert found.drainable is True
@@ -101,6 +126,7 @@ def test_a_hook_may_last_after_the_eviction() -> None:
         pod(grace=60, hook=HOOK),
         pod(grace=3600, hook={"sleep": {"seconds": 10}}),
         pod(grace=3600, hook={"exec": {"command": ["/bin/sleep", "20"]}}),
+        pod(grace=3600, hook=shell("sleep 20; /usr/sbin/nginx -s quit")),
         pod("2026-01-08T09:00:00Z", 604800, HOOK, phase="Succeeded"),
         pod("2026-01-08T09:00:00Z", 604800, **{"kubevirt.io": "virt-launcher"}),
     ],

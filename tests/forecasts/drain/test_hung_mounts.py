@@ -105,6 +105,37 @@ def test_an_address_near_those_of_services_may_be_a_host():
     assert found.remedy.startswith("see whether w2 reaches")
 
 
+def static_pod(*command, name="kube-apiserver-m1", namespace="kube-system"):
+    return manifest("v1", "Pod", name, namespace, spec={"containers": [{"command": list(command)}]})
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        ("kube-apiserver", "--service-cluster-ip-range=10.43.0.0/16"),
+        ("kube-apiserver", "--service-cluster-ip-range=fd00:10:96::/112,10.43.0.0/16"),
+        ("kube-apiserver", "--service-cluster-ip-range", "10.43.0.0/16"),
+    ],
+)
+def test_the_flag_of_the_control_plane_names_the_range(flag):
+    found = hung_mounts.of_pod(pod(), cluster(share(), static_pod(*flag)))
+    assert f"its NFS server {GONE} is gone (no Service has this address)" in found.why
+
+
+@pytest.mark.parametrize(
+    ("objects", "gone"),
+    [
+        ((static_pod("kube-controller-manager", "--service-cluster-ip-range=10.43.0.0/24"),), False),
+        ((static_pod("x", "--service-cluster-ip-range=10.43.0.0/16", namespace="web"),), True),  # only a hint
+        ((static_pod("kube-apiserver", "--service-cluster-ip-range=none"),), False),
+    ],
+)
+def test_an_address_outside_of_the_range_is_that_of_a_host(objects, gone):
+    found = hung_mounts.of_pod(pod(), cluster(share(), *objects))
+    assert "does not answer" in found.why
+    assert ("gone" in found.why) is gone
+
+
 def test_a_pod_may_name_the_server_itself():
     found = hung_mounts.of_pod(pod(nfs={"server": GONE, "path": "/x"}), cluster(RANGE))
     assert f"cannot unmount its volume: its NFS server {GONE} is gone" in found.why

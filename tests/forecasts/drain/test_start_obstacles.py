@@ -270,10 +270,19 @@ def test_a_class_that_cannot_provide_scratch_space(storage, why):
     assert "set scratchSpaceStorageClass of CDI to a class that has a provisioner (block), then delete" in found.remedy
 
 
-def test_hyperconverged_writes_the_cdi_object():
-    hco = obj("HyperConverged", "hco.kubevirt.io/v1beta1", "kubevirt-hyperconverged", "kubevirt", spec={})
+@pytest.mark.parametrize(
+    ("version", "spec"),
+    [
+        ("v1beta1", '{"spec":{"scratchSpaceStorageClass":"block"}}'),
+        ("v1", '{"spec":{"storage":{"scratchSpaceStorageClass":"block"}}}'),
+    ],
+)
+def test_hyperconverged_writes_the_cdi_object(version, spec):
+    hco = obj("HyperConverged", f"hco.kubevirt.io/{version}", "kubevirt-hyperconverged", "kubevirt", spec={})
 
-    assert "kubectl edit hyperconverged" in filled(pending("web-scratch", "gone"), hco).remedy
+    assert filled(pending("web-scratch", "gone"), hco).remedy.endswith(
+        f"kubectl patch hyperconverged kubevirt-hyperconverged -n kubevirt --type=merge -p '{spec}'"
+    )
 
 
 def test_a_provisioner_that_fails_is_named():

@@ -50,7 +50,9 @@ def test_a_container_that_cannot_start_is_met_again_by_the_next_target_pod(kind,
     found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod))
 
     assert found.outcome == outcome
-    assert (f'{reason}: Back-off pulling image "x"; to be given up at' in found.reason) is (outcome == UNKNOWN)
+    assert (f'{reason}: Back-off pulling image "x"; KubeVirt gives the migration up at' in found.reason) is (
+        outcome == UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(("age", "outcome"), [(10, UNKNOWN), (400, MIGRATES)])
@@ -334,13 +336,26 @@ def test_a_target_pod_that_fails_like_those_before_does_not_pass(past, age, outc
     assert row(cluster(vmi(**MARKED), LAUNCHER, *past, SCHEDULING, starts)).outcome == MIGRATES
 
 
-@pytest.mark.parametrize(("drain", "ends"), [(True, ", then repeated"), (False, ", and not repeated")])
+@pytest.mark.parametrize(("drain", "ends"), [(True, ", then repeats it"), (False, ", and does not repeat it")])
 def test_a_migration_of_a_person_is_not_repeated(drain, ends):
     unplaced = target(on="", phase="Pending", conditions=UNSCHEDULABLE)
     found = row(cluster(vmi(), LAUNCHER, unplaced, migration(drain=drain)))
 
-    assert "given up" in found.reason
+    assert "; KubeVirt gives the migration up at" in found.reason
     assert ends in found.reason
+
+
+@pytest.mark.parametrize(("age", "outcome"), [(360, MIGRATES), (1200, UNKNOWN)])
+@pytest.mark.parametrize(("placed", "limit"), [(True, 900), (False, 300)])
+def test_a_time_that_has_passed_is_not_promised(placed, limit, age, outcome):
+    pod = (
+        pending(age=age + limit - 300) if placed else target(on="", phase="Pending", conditions=UNSCHEDULABLE, age=age)
+    )
+    found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pod))
+
+    assert found.outcome == outcome
+    assert "; its time was over at" in found.reason
+    assert "gives the migration up" not in found.reason
 
 
 def test_the_command_removes_the_name_of_the_node():

@@ -56,6 +56,25 @@ def test_without_a_health_check_nobody_acts_but_room_is_judged():
     assert "powered off" in row.remedy
 
 
+def test_without_a_health_check_and_without_room_both_are_said():
+    found = lose(snapshot(NODES, FULL, vm("db", "n1", "40Gi"), vm("web", "n1", "20Gi")), "n1")
+
+    rows = {row.vmi.name: row for row in only(found).vms}
+    assert rows["db"].outcome == "never restarts"
+    assert rows["db"].reason.startswith("no health check watches n1; and no node takes it: ")
+    assert rows["db"].remedy == "free room or add a node, and create a health check that acts for n1"
+    assert rows["db"].by_hand is None
+    assert "room" not in rows["web"].remedy
+    assert rows["web"].by_hand is not None
+
+
+def test_without_a_health_check_vms_may_take_the_room_of_each_other():
+    found = lose(snapshot(NODES, FULL, [vm(name, "n1", "20Gi") for name in ("db", "mail", "web")]), "n1")
+
+    assert only(found).room.fits is False
+    assert {row.reason for row in only(found).vms} == {"no health check watches n1; and not all VMs find a place"}
+
+
 def zoned(*zones):
     return [node(f"{zone}{index}", zone=zone) for index, zone in enumerate(zones)]
 

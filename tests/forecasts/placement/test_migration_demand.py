@@ -6,7 +6,7 @@ from tests.builders import complete, kubevirt, manifest, node, vmi
 from tests.forecasts.drain.test_capacity import CLAIM, DISK, FULL, HOSTS, LAUNCHER, MIGRATABLE, NS, QUOTA, VOLUME
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.placement import migration_demand
+from virt_admit.forecasts.placement import migration_demand, quotas
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMIM
@@ -205,6 +205,17 @@ def test_a_limit_range_refuses_the_pod_that_attaches_volumes():
     for refusing in (limits, least):
         assert "attaches its volumes is refused" in row(running(HOT), sized, refusing, *bound())[0].reason
         assert row(running(), sized, refusing)[0].outcome is VmOutcome.MIGRATES
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_hyperconverged_has_no_field_for_the_pods_that_attach_volumes(managed):
+    own = kubevirt()
+    own.data["status"] = {"observedKubeVirtVersion": "v1.8.0"}
+    own.data["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "hco-operator" if managed else "flux"}
+
+    found = quotas.attachment_remedy(complete(own))
+    assert "in supportContainerResources of KubeVirt" in found
+    assert found.endswith("by HyperConverged's annotation kubevirt.kubevirt.io/jsonpatch") is managed
 
 
 SIZED = {"name": "compute", "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}}}

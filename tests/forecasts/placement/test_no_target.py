@@ -94,6 +94,8 @@ def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
 
 UNINITIALIZED = "node.cluster.x-k8s.io/uninitialized"
 LESS = {"memory": "1Gi"}
+ISTIOD = manifest("v1", "Pod", "istiod-1", "istio-system", status={"phase": "Running"})
+STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io"
 
 
 def controller(ready, name="capi-1", provider="cluster-api"):
@@ -135,6 +137,10 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
             " from c;",
             "see why the agent of ebs.csi.aws.com does not remove it",
         ),
+        ("karpenter.sh/unregistered", [], " from c;", "see why Karpenter does not remove it"),
+        ("readiness.k8s.io/NetworkReady", [], " from c;", "see why the node readiness controller does not remove it"),
+        ("cni.istio.io/not-ready", [ISTIOD], " from c;", "see why Istio does not remove it"),
+        (f"{STARTUP}/kubeip-not-ready", [], " from c;", "see why the agent that is to run on each node first does not"),
         ("dedicated", [], "", "remove the causes on one of the nodes"),
     ],
 )

@@ -65,3 +65,62 @@ def test_it_acts_in_utc(since):
 )
 def test_nothing_is_promised(objects):
     assert not advice(*objects)
+
+
+def version(progressing="False"):
+    status = {"conditions": [{"type": "Progressing", "status": progressing}]}
+    return {
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "ClusterVersion",
+        "metadata": {"name": "version"},
+        "status": status,
+    }
+
+
+def updated(name, **fields):
+    made = node(name, **fields)
+    group = "machineconfiguration.openshift.io"
+    made["metadata"]["annotations"] = {f"{group}/currentConfig": "old", f"{group}/desiredConfig": "new"}
+    return made
+
+
+def etcd(allowed):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "etcd-guard-pdb", "namespace": "openshift-etcd"},
+        "spec": {"selector": {"matchLabels": {"app": "guard"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+GUARD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "etcd-guard-a", "namespace": "openshift-etcd", "labels": {"app": "guard"}},
+    "spec": {"nodeName": "a"},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+}
+STORM = {"type": "StormActive", "status": "True"}
+
+
+def in_storm():
+    made = check()
+    made["spec"]["stormCooldownDuration"] = "20m"
+    return made | {"status": {"conditions": [STORM]}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "acts"),
+    [
+        ((check(), version(), node("a", "Unknown")), True),
+        ((check(), version("True"), node("a", "Unknown")), False),
+        ((check(), version(), updated("a", ready="Unknown")), False),
+        ((check(), version(), etcd(0), GUARD, node("a", "Unknown", make=losses.master)), False),
+        ((check(), version(), etcd(1), GUARD, node("a", "Unknown", make=losses.master)), True),
+        ((check(), version(), etcd(0), GUARD, node("a", "Unknown")), True),
+        ((in_storm(), node("a", "Unknown")), False),
+    ],
+)
+def test_what_postpones_a_remediation_is_asked(objects, acts):
+    assert bool(advice(*objects, node("b"), node("c"))) is acts

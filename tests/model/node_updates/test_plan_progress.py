@@ -70,6 +70,53 @@ def test_a_job_that_was_too_slow_stops_the_plan():
     assert phases(*STOPPED) == {"a": "done", "b": "failing", "c": "waiting"}
 
 
+def event(reason="JobFailed", message="Job failed on Node b", at="2026-01-01T11:45:00Z", of="agents"):
+    about = {"kind": "Plan", "namespace": "sys", "name": of}
+    kind = "Warning" if reason == "JobFailed" else "Normal"
+    return manifest(
+        "v1",
+        "Event",
+        f"{of}.{reason}",
+        "sys",
+        involvedObject=about,
+        reason=reason,
+        message=message,
+        type=kind,
+        lastTimestamp=at,
+    )
+
+
+def test_a_release_that_writes_an_event_alone():
+    objects = (plan(), A, B, C, event(), event("Resolved", "Resolved latest version", "2026-01-01T11:40:00Z"))
+    (order,) = upgrade_plans.standing(cluster(*objects))
+    assert order.certain
+    assert order.reason.startswith("Plan sys/agents has stopped: its Job on b failed 15 min ago, and the Plan makes it")
+    assert phases(*objects) == {"a": "done", "b": "failing", "c": "waiting"}
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (plan(), A, B, C, event(at="2026-01-01T11:39:00Z")),
+        (plan(), A, B, C, event(), event("Resolved", "x", "2026-01-01T11:46:00Z")),
+        (plan(), A, B, C, event(of="other")),
+        (plan(), A, B, C, event(message="Job failed on Node c")),
+        (plan(), A, B, C, event(), pod("drain")),
+        (plan(), A, node("b", done=True), C, event()),
+    ],
+    ids=["before this version", "a new version", "another Plan", "not its turn", "it runs again", "it is done"],
+)
+def test_an_event_that_is_over(objects):
+    assert list(upgrade_plans.standing(cluster(*objects))) == []
+
+
+def test_two_nodes_whose_jobs_have_failed():
+    both = plan("JobFailed", LATE, concurrency=2)
+    both.data["status"]["applying"] = ["b", "c"]
+    objects = (both, A, B, node("c", cordoned=True), event(message="Job failed on Node c"))
+    assert phases(*objects) == {"a": "done", "b": "failing", "c": "failing"}
+
+
 def test_the_deadline_that_is_proposed_is_longer_than_the_own_one():
     (order,) = upgrade_plans.standing(cluster(plan("JobFailed", LATE, jobActiveDeadlineSecs=9000), A, B, C))
     assert '"jobActiveDeadlineSecs":18000' in command_of(order.remedy)

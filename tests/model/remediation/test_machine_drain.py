@@ -47,6 +47,8 @@ def test_a_drain_notes_what_happens_to_vms_that_are_left():
     (lost,) = notes(machine({"deletion": limit | {"nodeVolumeDetachTimeoutSeconds": 300}}))
     assert "VMs that still run 5 min later are lost with the node" in lost
     assert notes(machine({"deletion": limit}, deleted=False)) == []
+    (over,) = notes(machine({"deletion": {"nodeDrainTimeoutSeconds": 60}}))
+    assert over.startswith("The time of Cluster API's drain for Machine w was over at ")
 
 
 @pytest.mark.parametrize(

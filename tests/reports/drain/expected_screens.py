@@ -33,10 +33,10 @@ VMS: Mapping[str, Expected] = {
         65: (
             "shop/db marked → unschedulable",
             "0/3 nodes are available: 3 cpu",
-            "given up at 11:05 UTC, then repeated",
+            "KubeVirt gives the migration up at 11:05 UTC, then repeats it",
         ),
         307: ("shop/db unschedulable → backoff", "screen: shop/db  backoff  1 s    11:05 UTC"),
-        385: ("shop/db backoff → unschedulable", "given up at 11:10 UTC"),
+        385: ("shop/db backoff → unschedulable", "gives the migration up at 11:10 UTC"),
         627: ("shop/db unschedulable → backoff", "screen: shop/db  backoff  1 s    11:11 UTC"),
         967: ("screen: shop/db  backoff  1 s    11:17 UTC",),
         1347: ("screen: shop/db  backoff  1 s    11:25 UTC",),

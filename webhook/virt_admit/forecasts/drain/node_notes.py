@@ -123,11 +123,8 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
         yield held.note
     told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
     yield from told
-    if not told and (taint := component_states.unwanted(node, cluster)):
-        yield (
-            f"virt-handler of this node does not tolerate its taint {taint}: it does not come back once its pod "
-            "has ended, and no VM can run here from then on. Let KubeVirt's spec.workloads.nodePlacement tolerate it."
-        )
+    if not told:
+        yield from component_states.leaving(node, cluster)
 
 
 def _hanging(found: Object) -> Iterator[str]:
@@ -335,9 +332,10 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 if detach is None
                 else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
             )
-            found[node] = (
-                f"Cluster API ends the drain for Machine {machine.name} at {moment(end, clock.now(cluster))}: {after}."
-            )
+            over = vm_states_times.is_over(end, cluster)
+            begin = "The time of Cluster API's" if over else "Cluster API ends the"
+            ends = f"{'was over ' if over else ''}at {moment(end, clock.now(cluster))}"
+            found[node] = f"{begin} drain for Machine {machine.name} {ends}: {after}."
     return found
 
 

@@ -295,13 +295,17 @@ def _row(
     if comes and (never := lost_webhooks.never(vmi, hooks, loss)) is not None:
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
-        nowhere = bool(bound) or gone or pod.full_name in room.nowhere
+        full = room.nowhere.get(pod.full_name, "")
         why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"
         if bound:
             why = f"{why}; and no other node can run it: {bound}"
             way = f"{lost_storage.elsewhere(pod, loss)}, and {_acting(node, coverage)}"
+        elif full:
+            why, way = f"{why}; and no node takes it: {full}", f"{makes_room(pod.fault)}, and {_acting(node, coverage)}"
+        elif room.fits is False and pod.full_name not in room.safe:
+            why = f"{why}; and not all VMs find a place"
         way = awaited_return.of_silent(node, loss.cluster) or way
-        return row(LossOutcome.NEVER, why, way, by_hand=None if nowhere else by_hand)
+        return row(LossOutcome.NEVER, why, way, by_hand=None if bound or gone or full else by_hand)
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
     if comes and disk is not None and disk.certain:

@@ -22,6 +22,8 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, expand
 from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
+from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler import pod_size
@@ -166,7 +168,10 @@ def _as_restarted(vmi: Object, cluster: Cluster) -> ExpandedVmi | None:
 
 def attachment_remedy(cluster: Cluster) -> str:
     """Return what lets KubeVirt create pods that attach volumes where a LimitRange refuses them, which are its own."""
+    kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     setting = ", or set the resources of type hotplug-disk in supportContainerResources of KubeVirt"
+    if kubevirt is not None and is_managed(kubevirt):  # HyperConverged has no such field
+        setting += " by HyperConverged's annotation kubevirt.kubevirt.io/jsonpatch"
     return f"raise that limit in the LimitRange{setting if has_release(cluster, _SETTABLE) else ''}"
 
 

@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, timedelta
 from typing import Final
 
-from virt_admit.forecasts.remediation import coverage, exclusions, remediation_steps, timeline, unhealthy_objects
+from virt_admit.forecasts.remediation import (
+    coverage,
+    exclusions,
+    inactive_reasons,
+    remediation_steps,
+    timeline,
+    unhealthy_objects,
+)
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, NHC, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MHC, NHC, NODE
 from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND
@@ -22,6 +29,7 @@ from virt_admit.model.remediation.check_scope import WatchedNodes
 READS: Final[Reads] = union(
     clock.READS,
     coverage.READS,
+    inactive_reasons.DELAY_READS,
     node_health.READS,
     {NODE: ("metadata.labels", "status.conditions.lastTransitionTime"), CAPI_CLUSTER: ()},
 )
@@ -64,10 +72,18 @@ def _acted_on(watch: WatchedNodes, cluster: Cluster) -> Iterator[str]:
         return
     if remediation_steps.budget(check, selection).refuses(len(states)):
         return
+    stops = inactive_reasons.stopped_cluster(check, cluster) if check.kind is CAPI_MHC else ()
+    if any(True for _ in (*stops, *inactive_reasons.postponed(check, states, cluster))):
+        return
     direct = check.kind is NHC
+    guarded = list(inactive_reasons.guarded(check, states, cluster)) if direct else []
+    if any(isinstance(each, Unseen) for each in guarded):
+        return
+    kept = {each[0] for each in guarded if not isinstance(each, Unseen)}
     one_by_one = direct and sum(is_control_plane(state.obj) for state in states) > 1
     for state in states:
-        waits = direct and ((one_by_one and is_control_plane(state.obj)) or exclusions.state(state.obj, cluster))
+        in_turn = state.name in kept or (one_by_one and is_control_plane(state.obj))
+        excluded = direct and exclusions.state(state.obj, cluster)
         name = state.name if direct else machine_nodes.node_name(state.obj, cluster)
-        if name and not waits:
+        if name and not in_turn and not excluded:
             yield name

@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.config_pool_updates import CURRENT, DESIRED
 from virt_admit.model.remediation import etcd_guard, health_checks, machine_owners, machines, refused_nodes
@@ -19,6 +20,15 @@ from virt_admit.model.remediation.health_checks import HealthCheck
 
 STORM: Final = "StormActive"
 """The condition of a NodeHealthCheck that waits until its nodes have recovered for ``stormCooldownDuration``."""
+
+DELAY_READS: Final[Reads] = union(
+    etcd_guard.READS,
+    {
+        kinds.CLUSTER_VERSION: CONDITIONS,
+        kinds.NODE: ("metadata.labels", *(f"metadata.annotations.{key}" for key in (CURRENT, DESIRED))),
+    },
+)
+"""The fields that ``postponed`` and ``guarded`` read."""
 
 METAL3_NAMESPACE: Final = "openshift-machine-api"
 """The only namespace of a Metal3RemediationTemplate for a NodeHealthCheck (templates.go#validateTemplate)."""
@@ -32,7 +42,8 @@ def obstacles(
     if check.kind is kinds.NHC:
         yield from postponed(check, unhealthy, cluster)
         yield from _excluded(selection, cluster)
-        yield from _guarded(check, unhealthy, cluster)
+        for held in guarded(check, unhealthy, cluster):
+            yield held if isinstance(held, Unseen) else f"to {held[0]}, to keep the quorum of etcd: {held[1]}"
         yield from (f"to {names(nodes)}: {reason}" for reason, nodes in refused(check, selection, cluster).items())
     for reason, kept in machine_owners.kept(check, selection).items():
         yield f"to {names(machine.name for machine in kept)}: {reason}"
@@ -132,8 +143,12 @@ def _excluded(selection: Selection, cluster: Cluster) -> Iterator[str | Unseen]:
         yield f"to {names(some)}: {why}"
 
 
-def _guarded(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
-    """Yield the control-plane nodes that etcd keeps from a remediation (#isControlPlaneRemediationAllowed).
+def guarded(
+    check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: Cluster
+) -> Iterator[tuple[str, str] | Unseen]:
+    """Yield the control-plane nodes that etcd keeps from a remediation, each with the reason.
+
+    Source: nodehealthcheck_controller.go#isControlPlaneRemediationAllowed.
 
     A remediation that has begun goes on, and only OpenShift has the guard.
     """
@@ -153,7 +168,7 @@ def _guarded(check: HealthCheck, unhealthy: Sequence[UnhealthyObject], cluster: 
     try:
         for name in waiting:
             if why := etcd_guard.refusal(name, cluster):
-                yield f"to {name}, to keep the quorum of etcd: {why}"
+                yield name, why
     except Unseen as unseen:
         yield unseen
 

@@ -3,17 +3,19 @@
 A Plan labels each node that is done with its hash, and lists those that have their turn. It makes a Job that has failed again
 only when the Plan itself changes, and uncordons a node only after a Job that has completed. Sources:
 rancher/system-upgrade-controller:pkg/upgrade/plan/plan.go#SelectConcurrentNodes, :pkg/upgrade/handle_batch.go#handleJobs,
-:pkg/upgrade/handle_upgrade.go#handlePlans (UniqueApplyForResourceVersion), :doc/plan.md (jobActiveDeadlineSecs).
+:pkg/upgrade/handle_upgrade.go#handlePlans (UniqueApplyForResourceVersion), :doc/plan.md (jobActiveDeadlineSecs);
+rancher/wrangler:pkg/condition/condition.go#setValue (lastUpdateTime is that of the last other status or message).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, merge_patch, shell, typed
-from virt_admit.model.kubernetes import clock, selectors
+from virt_admit.model.kubernetes import clock, events, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -79,16 +81,51 @@ _DEADLINE: Final = "DeadlineExceeded"
 
 def failed(plan: Object, cluster: Cluster) -> FailedJob | None:
     """Return the Job that a Plan says has failed; None: none has, it runs again, or its node is done or gone."""
+    return next(_all_failed(plan, cluster), None)
+
+
+def _all_failed(plan: Object, cluster: Cluster) -> Iterator[FailedJob]:
+    """Yield the failed Jobs of a Plan, one for each node."""
+    done = set()
+    for message, since in _reports(plan, cluster):
+        found = _FAILED.match(message)
+        node = cluster.cached(_by_name).get(found[2]) if found is not None else None
+        if found is None or node is None or node.name in done:
+            continue
+        done.add(node.name)
+        runs = unfinished(cluster).get((plan.namespace, plan.name), ())
+        if not _is_done(plan, node) and not any(pod.labels.get(ON_NODE) == found[2] for pod in runs):
+            yield FailedJob(plan, found[1] or "", node.name, " ".join((found[3] or "").split()), since)
+
+
+def _reports(plan: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield the message and the time of each failure, by the condition of a Plan and by its Events, the newest first.
+
+    The releases 0.15 write Events alone. Those before the last change of the condition, or before the Plan's present version
+    was found, are about another version. A node whose Job has failed keeps its place in ``applying``.
+    """
     said = plan.condition("Complete")
-    found = _FAILED.match(said["message"].text or "")
-    if said["status"].text != "False" or said["reason"].text != "JobFailed" or found is None:
-        return None
-    node = cluster.cached(_by_name).get(found[2])
-    runs = unfinished(cluster).get((plan.namespace, plan.name), ())
-    if node is None or _is_done(plan, node) or any(pod.labels.get(ON_NODE) == found[2] for pod in runs):
-        return None
+    if said["status"].text != "False":
+        return
     since = said["lastUpdateTime"].text or said["lastTransitionTime"].text or ""
-    return FailedJob(plan, found[1] or "", node.name, " ".join((found[3] or "").split()), since)
+    if said["reason"].text == "JobFailed":
+        yield said["message"].text or "", since
+    begun = [clock.instant(since), *(time for _, time in _events("Resolved", plan, cluster))]
+    begin = max((time for time in begun if time is not None), default=None)
+    turn = {each.text for each in plan.at("status", "applying").items()}
+    for message, time in sorted(_events("JobFailed", plan, cluster), key=lambda each: each[1], reverse=True):
+        found = _FAILED.match(message)
+        node = cluster.cached(_by_name).get(found[2]) if found is not None else None
+        if begin is not None and time >= begin and node is not None and _host(node) in turn:
+            yield message, clock.stamp(time) or ""
+
+
+def _events(reason: str, plan: Object, cluster: Cluster) -> Iterator[tuple[str, datetime]]:
+    """Yield the message and the time of the known Events of a Plan with a reason."""
+    for event in events.known(PLAN.kind, reason, cluster):
+        about, time = event["involvedObject"], events.time_of(event)
+        if about["name"].text == plan.name and about["namespace"].text == plan.namespace and time is not None:
+            yield event["message"].text or "", time
 
 
 def _by_name(cluster: Cluster) -> Mapping[str, Object]:
@@ -100,10 +137,9 @@ def _by_name(cluster: Cluster) -> Mapping[str, Object]:
     return found
 
 
-def _failed_jobs(cluster: Cluster) -> Mapping[tuple[str, str], FailedJob]:
+def _failed_jobs(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[FailedJob]]:
     """Return the failed Jobs by namespace and name of their Plans."""
-    jobs = (failed(plan, cluster) for plan in cluster.known(PLAN))
-    return {(job.plan.namespace, job.plan.name): job for job in jobs if job is not None}
+    return {(plan.namespace, plan.name): tuple(_all_failed(plan, cluster)) for plan in cluster.known(PLAN)}
 
 
 def standing(job: FailedJob, cluster: Cluster) -> StandingOrder:
@@ -171,7 +207,7 @@ def remedy(job: FailedJob, cluster: Cluster) -> str:
 
 def left_cordoned(node: Object, cluster: Cluster) -> FailedJob | None:
     """Return the failed Job that has left a node cordoned; None: none has."""
-    found = cluster.cached(_failed_jobs).values()
+    found = (job for jobs in cluster.cached(_failed_jobs).values() for job in jobs)
     return next((job for job in found if job.node == node.name and _cordons(job.plan)), None)
 
 
@@ -245,8 +281,8 @@ def _done(plan: Object) -> NodeUpdate:
 def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
     if _is_done(plan, node):
         return _done(plan)
-    job = cluster.cached(_failed_jobs).get((plan.namespace, plan.name))
-    if job is not None and job.node == node.name:
+    jobs = cluster.cached(_failed_jobs).get((plan.namespace, plan.name), ())
+    if job := next((job for job in jobs if job.node == node.name), None):
         return NodeUpdate(PLAN.kind, plan.name, Phase.FAILING, clock.instant(job.since), True, words(job, cluster))
     pods = unfinished(cluster).get((plan.namespace, plan.name), ())
     own = next((pod for pod in pods if pod.labels.get(ON_NODE) in (node.name, _host(node))), None)

@@ -4,7 +4,9 @@ Sources: piraeusdatastore/piraeus-ha-controller:README.md; cilium/cilium:Documen
 kubernetes-sigs/cluster-api:api/core/v1beta1/common_types.go#NodeUninitializedTaint;
 kubernetes/cloud-provider:api/well_known_taints.go; kubernetes-sigs/karpenter:pkg/apis/v1/taints.go;
 kubernetes-sigs/aws-ebs-csi-driver:docs/install.md; medik8s/common:pkg/nodes;
-kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go.
+kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go, :cluster-autoscaler/FAQ.md (start-up taints);
+istio/istio:pilot/pkg/controllers/untaint/nodeuntainter.go; gardener/gardener:docs/usage/advanced/
+node-readiness.md; kubernetes-sigs/node-readiness-controller:README.md; kubernetes-sigs/karpenter:pkg/scheduling/taints.go.
 """
 
 from __future__ import annotations
@@ -13,20 +15,26 @@ from collections.abc import Mapping
 from typing import Final
 
 _OWNERS: Final[Mapping[str, str]] = {
+    "cni.istio.io/": "Istio",
     "drbd.linbit.com/": "the high-availability controller of LINSTOR",
     "karpenter.sh/": "Karpenter",
     "medik8s.io/": "a remediator of medik8s",
     "node.cilium.io/": "Cilium",
     "node.cloudprovider.kubernetes.io/": "the cloud controller manager",
     "node.cluster.x-k8s.io/": "Cluster API",
+    "node.gardener.cloud/critical-components-not-ready": "Gardener",
     "node.kubernetes.io/": "Kubernetes",
+    "readiness.k8s.io/": "the node readiness controller",
     "remediation.medik8s.io/": "a remediator of medik8s",
+    "startup-taint.cluster-autoscaler.kubernetes.io/": "the agent that is to run on each node first",
     "DeletionCandidateOfClusterAutoscaler": "the cluster autoscaler",
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
 }
 """By the beginning of the key."""
 _AGENT: Final = "/agent-not-ready"
 """The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
+_AGENTS: Final[Mapping[str, str]] = {"cni.istio.io/not-ready": "istio.io"}
+"""The domain of other agents of the cluster itself, by the key."""
 
 
 def owner(key: str) -> str:
@@ -38,15 +46,25 @@ def owner(key: str) -> str:
 
 def agent_domain(key: str) -> str:
     """Return the domain of the agent that removes a taint, as ``ebs.csi.aws.com``; empty: no agent on the node does."""
-    return key.removesuffix(_AGENT) if key.endswith(_AGENT) else ""
+    return key.removesuffix(_AGENT) if key.endswith(_AGENT) else _AGENTS.get(key, "")
 
 
-_UNINITIALIZED: Final = "/uninitialized"
+_BY_CONTROLLER: Final = (
+    "/uninitialized",
+    "karpenter.sh/unregistered",
+    "node.gardener.cloud/critical-components-not-ready",
+)
+_STARTING: Final = ("readiness.k8s.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
+
+
+def is_of_registration(key: str) -> bool:
+    """Whether a new node has this taint until its controller has seen it, which may run outside of the cluster."""
+    return key.endswith(_BY_CONTROLLER)
 
 
 def is_of_start(key: str) -> bool:
     """Whether a new node has this taint until its controller or agent has seen it."""
-    return key.endswith((_UNINITIALIZED, _AGENT))
+    return is_of_registration(key) or bool(agent_domain(key)) or key.startswith(_STARTING)
 
 
 _PODS: Final[Mapping[str, tuple[str, str]]] = {"node.cluster.x-k8s.io/": ("cluster.x-k8s.io/provider", "cluster-api")}

@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.drain_plan import WORST_FIRST, NodePlan, plan
 from virt_admit.forecasts.drain.ongoing_drains import is_stuck
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart, FollowRemaining
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
-from virt_admit.forecasts.drain.states.vm_states_times import age, moment
+from virt_admit.forecasts.drain.states.vm_states_times import age, is_over, moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.upgrade import drain_waits, node_drain
 from virt_admit.forecasts.upgrade.durations import Range
@@ -270,6 +270,8 @@ def _end(found: _Moment) -> str:
 
 def _next_step(state: VmState, cluster: Cluster) -> str:
     """Return the time of KubeVirt's next step, else the place in the queue."""
+    if is_over(state.until, cluster):
+        return "overdue"
     if state.until is not None or not state.holders:
         return moment(state.until, clock.now(cluster)) if state.until is not None else ""
     return f"{ordinal(state.place)} of {state.waiting}"

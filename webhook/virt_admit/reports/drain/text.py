@@ -80,7 +80,8 @@ def _state(row: Forecast, now: datetime | None) -> str:
     if state.state is State.STILL and not state.flags:
         return ""
     since = f" since {moment(state.since, now)}" if state.since is not None else ""
-    until = f", next step at {moment(state.until, now)}" if state.until is not None else ""
+    due = "was due" if state.until is not None and now is not None and state.until < now else "at"
+    until = f", next step {due} {moment(state.until, now)}" if state.until is not None else ""
     return f"{state_words(state.state, state.flags)}{since}{until}"
 
 

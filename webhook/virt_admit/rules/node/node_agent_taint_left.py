@@ -1,7 +1,7 @@
 """A node has the start-up taint of an agent that is not installed.
 
-**Why.** Agents such as Cilium and CSI drivers remove their taint from a node once they run there, and leave it when they are
-uninstalled. It keeps every new pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
+**Why.** Agents such as Cilium, Istio's CNI and CSI drivers lose their taint on a node once they run there, and leave it when
+they are uninstalled. It keeps every new pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
 
 **Fix.** Remove the taint, unless the agent is about to be installed.
 """
@@ -19,6 +19,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
     sources=(
         "cilium/cilium:Documentation/installation/taints.rst",
         "https://github.com/cilium/cilium/issues/31943",
+        "istio/istio:pilot/pkg/controllers/untaint/nodeuntainter.go",
         "kubernetes-sigs/aws-ebs-csi-driver:docs/install.md",
     ),
 )

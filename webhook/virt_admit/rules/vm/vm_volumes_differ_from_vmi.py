@@ -15,7 +15,6 @@ from collections.abc import Iterator
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.units import show
-from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import (
     VM,
     VMI,
@@ -28,16 +27,12 @@ from virt_admit.rule import (
     cut,
     problem_of,
     rule,
-    union,
 )
 
 
 @rule(
     kinds=(VM,),
-    reads=union(
-        changed_disks.READS,
-        {VMI: ("spec.domain.devices.disks",)},
-    ),
+    reads=changed_disks.READS,
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -55,14 +50,8 @@ def check(vm: Object, context: Context) -> Findings:
     if why is None:
         return
     command = changed_disks.command(vm, context.cluster)
-    meant = vms.vm_spec(vm)["updateVolumesStrategy"].text == "Replacement"
-    templates = (vms.vmi_spec(vm), *((vmi["spec"],) if vmi is not None else ()))
-    disks = (disk for spec in templates for disk in spec["domain"]["devices"]["disks"].items())
-    read_only = [disk["name"].text for disk in disks if disk["cdrom"].present]
     for each in changed:
-        if each.volume["name"].text in read_only:
-            continue
-        if meant:
+        if changed_disks.is_replacement(vm):
             yield Finding(
                 each.named.path,
                 check.first_that_fits(each.named.path, *_replaced(each.named.text or "", each.used)),

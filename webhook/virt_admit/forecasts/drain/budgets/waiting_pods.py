@@ -15,12 +15,14 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import awaited_return
-from virt_admit.model.commands import argument, merge_patch, shell, typed
+from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.settings import written_settings
+from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, updaters
@@ -29,7 +31,13 @@ from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pods import Pod
 
 READS: Final[Reads] = union(
-    clock.READS, cordoners.READS, awaited_return.READS, {KUBEVIRT: ("spec.infra.nodePlacement",), HCO: ()}
+    clock.READS,
+    cordoners.READS,
+    awaited_return.READS,
+    {
+        KUBEVIRT: ("metadata.labels", "metadata.ownerReferences", "spec.infra.nodePlacement"),
+        HCO: (),
+    },
 )
 
 _UNCORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
@@ -121,14 +129,16 @@ def _elsewhere(pod: Object, placed: str, cluster: Cluster) -> str:
     if placed != _ON_CONTROL_PLANE or component not in _PLACED_BY_KUBEVIRT or len(kubevirts) != 1:
         return "Let it run on another node, or add a node that it accepts"
     kubevirt = kubevirts[0]
-    if kubevirt.at("spec", "infra", "nodePlacement").present or list(cluster.known(HCO)):
-        return "Let KubeVirt's components run on other nodes by the nodePlacement of its infra, or add a control-plane node"
+    place = written_settings.holder(WrittenSetting.INFRA, kubevirt, cluster)
+    if place is None or place.field.present or kubevirt.at("spec", "infra", "nodePlacement").present:
+        own = place.words if place is not None else "the nodePlacement of its infra"
+        words = f"Let KubeVirt's components run on other nodes by {own}, or add a control-plane node"
+        return typed(words, place.edit if place is not None else "")
     words = (
-        "Add a control-plane node, or let KubeVirt's components run on workers, too: without spec.infra.nodePlacement it "
-        "demands control-plane nodes for them"
+        f"Add a control-plane node, or let KubeVirt's components run on workers, too: without {place.words} they "
+        "demand control-plane nodes"
     )
-    placed_anywhere: dict[str, object] = {"spec": {"infra": {"nodePlacement": {}}}}
-    return typed(words, merge_patch(KUBEVIRT, kubevirt.name, kubevirt.namespace, placed_anywhere))
+    return typed(words, place.patch({}))
 
 
 # --- nodes that come back --------------------------------------------------------------------------------------------

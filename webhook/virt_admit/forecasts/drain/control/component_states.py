@@ -22,8 +22,10 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings import configuration, migration_limits, written_settings
+from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
+from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, ended, sentence, shorten
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
@@ -230,8 +232,8 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
         f"nothing is rolled out, all of {running} is in place. The {_HANDLER} pod is misscheduled, as it still runs"
         f"{where}: {counted}, and virt-operator before {_EXACT_BEFORE.major}.{_EXACT_BEFORE.minor} wants exactly that number"
     )
-    brief = f"{_HANDLER} is misscheduled{where}. Let KubeVirt's nodePlacement tolerate it."
-    yield _Cause(why, _tolerate(kubevirt, node, taint), tuple(sorted(refused)), brief)
+    brief = f"{_HANDLER} is misscheduled{where}. Let {placement(kubevirt, cluster)} tolerate it."
+    yield _Cause(why, _tolerate(kubevirt, node, taint, cluster), tuple(sorted(refused)), brief)
 
 
 def _observed(kubevirt: Object) -> str:
@@ -253,6 +255,17 @@ def unwanted(node: Object, cluster: Cluster) -> str:
     return next((_written(keys[key]) for key in keys if key != drained and not controller_taints.owner(key)), "")
 
 
+def leaving(node: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that the virt-handler of a node does not come back once its pod has ended."""
+    if taint := unwanted(node, cluster):
+        kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
+        own = placement(kubevirt, cluster) if kubevirt is not None else "KubeVirt's nodePlacement"
+        yield (
+            f"virt-handler of this node does not tolerate its taint {taint}: it does not come back once its pod "
+            f"has ended, and no VM can run here from then on. Let {own} tolerate it."
+        )
+
+
 def _refuses(taint: Any, tolerations: Sequence[Any]) -> bool:
     """Return whether a taint keeps new pods with these tolerations away."""
     key = taint.get("key") if isinstance(taint, dict) else None
@@ -266,21 +279,38 @@ def _written(taint: Field) -> str:
     return f"{taint['key'].text}{f'={value}' if value else ''}:{taint['effect'].text}"
 
 
-def _tolerate(kubevirt: Object, node: str, taint: str) -> str:
-    managed = next(iter(cluster_managers(kubevirt)), None)
-    field, command = managed or ("spec.workloads.nodePlacement.tolerations", about("edit", kubevirt, KUBEVIRT))
+_OF_HCO: Final = "kubevirt-kubevirt-hyperconverged"
+"""The KubeVirt object that HyperConverged writes."""
+
+
+def placement(kubevirt: Object, cluster: Cluster) -> str:
+    """Return the field by which KubeVirt's workloads are placed, with the kind of the object."""
+    place = written_settings.holder(WrittenSetting.WORKLOADS, kubevirt, cluster)
+    if place is not None:
+        return place.words
+    written = is_managed(kubevirt) or kubevirt.name == _OF_HCO
+    own = "" if written else "spec.workloads.nodePlacement of KubeVirt, or "
+    return f"{own}the nodePlacement of the workloads of HyperConverged{'' if written else ' if one writes it'}"
+
+
+def _tolerate(kubevirt: Object, node: str, taint: str, cluster: Cluster) -> str:
+    place = written_settings.holder(WrittenSetting.WORKLOADS, kubevirt, cluster)
+    if place is not None:
+        given = [each.value for each in place.field["tolerations"].items()]
+        command = place.patch([*given, _toleration(taint)], "tolerations") if taint else place.edit
+    elif kubevirt.name == _OF_HCO:
+        command = kubectl("edit", HCO, kubevirt.name.removeprefix("kubevirt-"), kubevirt.namespace)
+    else:
+        command = about("edit", kubevirt, KUBEVIRT)
     which = f" for {taint}" if taint else ""
     otherwise = f", or remove the taint from {node}" if node else ""
-    return typed(
-        f"add a toleration{which} to {field} of KubeVirt{otherwise}; KubeVirt 1.1 no longer counts such pods", command
-    )
+    words = f"add a toleration{which} to {placement(kubevirt, cluster)}{otherwise}"
+    return typed(f"{words}; KubeVirt 1.1 no longer counts such pods", command)
 
 
-def cluster_managers(kubevirt: Object) -> Iterator[tuple[str, str]]:
-    """Yield the field and the command where HyperConverged writes the KubeVirt object."""
-    if kubevirt.name == "kubevirt-kubevirt-hyperconverged":
-        name = kubevirt.name.removeprefix("kubevirt-")
-        yield (
-            "spec.workloads.nodePlacement.tolerations of HyperConverged, not",
-            kubectl("edit", HCO, name, kubevirt.namespace),
-        )
+def _toleration(taint: str) -> dict[str, str]:
+    """Return what tolerates a taint, as ``_written`` writes it."""
+    key, _, effect = taint.rpartition(":")
+    name, _, value = key.partition("=")
+    same = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+    return {"key": name, **same, "effect": effect}

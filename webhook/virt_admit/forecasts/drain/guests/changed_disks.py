@@ -1,7 +1,8 @@
 """VMs that name other disks than their running guests use: their next start boots another disk, or an empty one.
 
 Whatever restarts such a VM, or lets a drain shut it down, loses what the guest has written. So no remedy may do that before
-the VM names the claims of its guest again. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go
+the VM names the claims of its guest again. ``updateVolumesStrategy: Replacement`` asks for that restart, and a guest writes
+nothing to a CD-ROM, so neither keeps a VM from one. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go
 #handleVolumeUpdateRequest (RestartRequired with the error of the validation), #startVMI;
 pkg/virt-controller/watch/volume-migration/volume-migration.go#ValidateVolumes, #ValidateVolumesUpdateMigration (the claim of
 the persistent state is left out since v1.4.1, kubevirt/kubevirt#13621); pkg/storage/backend-storage (name of that claim).
@@ -27,15 +28,23 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import command_of, cut
 
 _NAMES: Final = ("name", "persistentVolumeClaim.claimName", "dataVolume.name")
+_CDROMS: Final = ("domain.devices.disks.name", "domain.devices.disks.cdrom")
 DISK_READS: Final[Reads] = {
     VM: (
         *(f"spec.template.spec.volumes.{name}" for name in _NAMES),
+        *(f"spec.template.spec.{name}" for name in _CDROMS),
         "spec.dataVolumeTemplates.metadata.name",
         "spec.updateVolumesStrategy",
         "status.volumeUpdateState",
         *CONDITIONS,
     ),
-    VMI: ("metadata.ownerReferences", "spec.volumes", "status.phase", *CONDITIONS),
+    VMI: (
+        "metadata.ownerReferences",
+        "spec.volumes",
+        *(f"spec.{name}" for name in _CDROMS),
+        "status.phase",
+        *CONDITIONS,
+    ),
     KUBEVIRT: (),
 }
 """The fields that ``brief``, ``command``, ``endangered`` and ``words`` read. The webhook keeps them, of volumes names alone."""
@@ -107,9 +116,15 @@ def _compared(obj: Object, cluster: Cluster) -> _Compared:
     if vm is None or vmi is None or not changed:
         return _Compared()
     try:
-        return _Compared(vm, changed, why_not_copied(vm, vmi, cluster) is None)
+        copied = why_not_copied(vm, vmi, cluster) is None
     except Unseen:
         return _Compared(vm, changed, None)
+    return _Compared(vm, changed, copied) if copied or not is_replacement(vm) else _Compared()
+
+
+def is_replacement(vm: Object) -> bool:
+    """Return whether a VM asks for other disks at its next start, without a copy."""
+    return vms.vm_spec(vm)["updateVolumesStrategy"].text == "Replacement"
 
 
 def _differing(vm: Object, vmi: Object) -> Iterator[ChangedDisk]:
@@ -118,11 +133,19 @@ def _differing(vm: Object, vmi: Object) -> Iterator[ChangedDisk]:
     if (vmis.owner(vmi, "VirtualMachine") or vm.name) != vm.name:
         return
     running = {volume["name"].text: volume for volume in vmi.at("spec", "volumes").items()}
+    disks = (disk for spec in (vms.vmi_spec(vm), vmi["spec"]) for disk in _disks(spec))
+    cdroms = {disk["name"].text for disk in disks if disk["cdrom"].present}
     for volume in vms.vmi_spec(vm)["volumes"].items():
+        if volume["name"].text in cdroms:
+            continue
         own = running.get(volume["name"].text)
         named, used = _claim(volume), _claim(own).text if own is not None else None
         if own is not None and named.text and used and named.text != used:
             yield ChangedDisk(named, used, volume, own)
+
+
+def _disks(spec: Field) -> Iterator[Field]:
+    return spec["domain"]["devices"]["disks"].items()
 
 
 def _claim(volume: Field) -> Field:

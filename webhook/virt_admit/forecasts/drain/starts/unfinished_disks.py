@@ -23,7 +23,8 @@ from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PV, PV
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import written_settings
+from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
@@ -382,10 +383,10 @@ def _provisioned(cluster: Cluster) -> Iterator[str]:
 
 def _setting(storage_class: str, cluster: Cluster) -> str:
     """Return the command that sets the class of scratch space: HyperConverged, where it exists, writes the CDI object."""
-    hco = configuration.known_or_none(configuration.hyperconverged, cluster)
-    if hco is not None:
-        return about("edit", hco, HCO)
     cdi = next(iter(cluster.known(CDI)), None)
+    place = written_settings.holder(WrittenSetting.SCRATCH, cdi, cluster)
+    if place is not None:
+        return place.patch(storage_class) if storage_class else place.edit
     name = cdi.name if cdi is not None else "cdi"
     if not storage_class:
         return kubectl("edit", CDI, name)

@@ -65,7 +65,7 @@ class _Hook(NamedTuple):
     words: str
     """What it runs; empty: there is none."""
     longest: timedelta
-    """For how long it may run: by what it sleeps, else the grace period."""
+    """For how long it may run: by what its commands take, else the grace period."""
 
 
 def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
@@ -111,9 +111,9 @@ def _hook(pod: Object, grace: timedelta) -> _Hook:
     """Return the hook of a pod that may run longest."""
     containers = list(pod.at("spec", "containers").items())
     none = _Hook((containers[0]["name"].text or "") if containers else "", "", timedelta(0))
-    hooks = ((each["name"].text or "", _words(each.at("lifecycle", "preStop"))) for each in containers)
+    hooks = ((each["name"].text or "", _text(each.at("lifecycle", "preStop"))) for each in containers)
     return max(
-        (_Hook(name, words, _longest(words, grace)) for name, words in hooks if words), key=_length, default=none
+        (_Hook(name, _shown(text), _longest(text, grace)) for name, text in hooks if text), key=_length, default=none
     )
 
 
@@ -121,21 +121,48 @@ def _length(hook: _Hook) -> timedelta:
     return hook.longest
 
 
-def _longest(words: str, grace: timedelta) -> timedelta:
-    sleeps = _SLEEP.fullmatch(words)
-    return min(timedelta(seconds=int(sleeps[1]) * _UNITS[sleeps[2]]), grace) if sleeps is not None else grace
+def _longest(text: str, grace: timedelta) -> timedelta:
+    """Return for how long a hook may run: the sum of its commands, if each has an end that is known."""
+    lengths = [_takes(each) for each in _STEP.split(text) if each.strip()]
+    known = [length for length in lengths if length is not None]
+    longest = grace.total_seconds()
+    return timedelta(seconds=min(sum(known), longest) if len(known) == len(lengths) else longest)
 
 
-_SLEEP: Final = re.compile(r"(?:(?:/usr)?/bin/)?sleep (\d{1,8}) ?([smhd]?)")
+def _takes(command: str) -> int | None:
+    """Return the seconds that a command of a shell takes at most; None: not known."""
+    simple = _OUTPUT.sub("", command).strip().removeprefix("exec ")
+    if _SHELL_SYNTAX.search(simple):
+        return None
+    if limited := _LIMITED.match(simple):
+        return int(limited[1]) * _UNITS[limited[2]]
+    return 0 if _AT_ONCE.match(simple) else None
+
+
+_STEP: Final = re.compile(r";|&&|\|\||\n")
+_OUTPUT: Final = re.compile(r"\d?>>?\s?(?:&\d|[\w./-]+)")
+"""Where the output of a command goes."""
+_SHELL_SYNTAX: Final = re.compile(r"[&|`<(]")
+"""Background jobs, pipes and the output of other commands."""
+_LIMITED: Final = re.compile(
+    r"(?:[\w/.-]*/)?(?:sleep(?= \d+ ?[smhd]?$)|timeout(?: -s \w+)?(?! 0)) (\d{1,8}) ?([smhd]?)(?: |$)"
+)
+"""``sleep`` with one number, and ``timeout`` with a limit."""
+_AT_ONCE: Final = re.compile(r"(?:[\w/.-]*/)?(?:echo|printf|date|kill|pkill|touch|rm|true|:|set|exit|nginx -s)(?:\s|$)")
+"""Commands that only write, or send a signal: they do not wait for what they ask."""
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def _words(hook: Field) -> str:
+def _shown(text: str) -> str:
+    """Return what a hook runs in one line: a semicolon separates the parts of a reason."""
+    return " ".join(text.replace(";", ",").split())
+
+
+def _text(hook: Field) -> str:
     """Return what a preStop hook does. What a shell runs is the last word of its command."""
     command = [each.text for each in hook.at("exec", "command").items() if each.text]
     if command:
-        told = command[-1] if len(command) > 1 and command[-2] in _SHELLS else " ".join(command)
-        return " ".join(told.replace(";", ",").split())
+        return command[-1] if len(command) > 1 and command[-2] in _SHELLS else " ".join(command)
     if hook["httpGet"].present:
         return f"GET {hook.at('httpGet', 'path').text or '/'}"
     seconds = hook.at("sleep", "seconds").integer

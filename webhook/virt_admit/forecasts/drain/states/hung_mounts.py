@@ -2,12 +2,14 @@
 
 A hard NFS mount waits for its server without end, and so does its ``umount``; the pod stays until the server answers again or
 the node restarts. Sources: issues rook/rook#6327, kubernetes/kubernetes#72048 #31272 #123960;
-kubernetes-csi/csi-driver-nfs:pkg/nfs/nodeserver.go (attribute ``server``).
+kubernetes-csi/csi-driver-nfs:pkg/nfs/nodeserver.go (attribute ``server``);
+kubernetes/kubernetes:cmd/kubeadm/app/phases/controlplane/manifests.go (flag ``service-cluster-ip-range``).
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -122,11 +124,36 @@ def _without_service(server: str, cluster: Cluster) -> _Missing:
     own = next((each for each in cluster.known(SERVICE) if each.at("spec", "clusterIP").text == server), None)
     if own is not None:
         return _Missing(service_endpoints.backing(cluster, own.namespace, own.name).problem, certain=True)
-    certain = any(
-        _is_in(server, item.text) for each in cluster.known(_RANGE) for item in each.at("spec", "cidrs").items()
-    )
+    ranges = cluster.cached(_ranges)
     near = (f"{each.at('spec', 'clusterIP').text}/{_USUAL}" for each in cluster.known(SERVICE))
-    return _Missing(_NO_SERVICE if certain or any(_is_in(server, each) for each in near) else "", certain)
+    inside = any(_is_in(server, each) for each in ranges or near)
+    return _Missing(_NO_SERVICE if inside else "", inside and bool(ranges))
+
+
+def _ranges(cluster: Cluster) -> frozenset[str]:
+    """Return the ranges of addresses of Services, as ServiceCIDRs or the flags of the control plane name them.
+
+    The flags are in the static pods of kubeadm and RKE2. They are not in ``READS``: the webhook would keep the arguments of
+    every pod, so only snapshots hold them.
+    """
+    written = (item.text for each in cluster.known(_RANGE) for item in each.at("spec", "cidrs").items())
+    pods = (pod for pod in cluster.known(POD) if pod.name.startswith(_COMPONENTS) and pod.namespace == "kube-system")
+    flags = (value for pod in pods for value in _flag(pod))
+    return frozenset(each for each in (*written, *flags) if each)
+
+
+_COMPONENTS: Final = ("kube-apiserver-", "kube-controller-manager-")
+
+
+def _flag(pod: Object) -> Iterator[str]:
+    """Yield the ranges of the flag, one for each IP family."""
+    for container in pod.at("spec", "containers").items():
+        words = " ".join(each.text or "" for part in ("command", "args") for each in container[part].items())
+        if found := _FLAG.search(words):
+            yield from found[1].split(",")
+
+
+_FLAG: Final = re.compile(r"(?:^|\s)--service-cluster-ip-range[= ](\S+)")
 
 
 _NO_SERVICE: Final = "no Service has this address"

@@ -115,7 +115,8 @@ def _two_pods(case: Case) -> Ruling:
 
 
 def _backoff(case: Case) -> Ruling:
-    until = f"; the next one starts at {_until(case)}" if case.found.until else "; the next one starts in minutes"
+    verb = "was due" if vm_states_times.is_over(case.found.until, case.cluster) else "starts"
+    until = f"; the next one {verb} {f'at {_until(case)}' if case.found.until else 'in minutes'}"
     text = f" ({cut(case.found.failure.text, 120)})" if case.found.failure and case.found.failure.text else ""
     verb = "attempt" if case.found.attempts == 1 else "attempts"
     return Ruling(StateEffect.WAITS, f"{case.found.attempts} {verb} failed{text}{until}")
@@ -137,7 +138,7 @@ def _is_critical(migration: Object | None) -> bool:
 
 
 def _volume(case: Case) -> Ruling:
-    until = f", until {_until(case)}" if case.found.until else ""
+    until = f", {_at_most(case)}" if case.found.until else ""
     reason = f"waits until its utility volume is detached{until}"
     return Ruling(StateEffect.WAITS, reason, "end its export or memory dump")
 
@@ -192,9 +193,11 @@ def _no_target(case: Case) -> Ruling:
 
 
 def _unschedulable(case: Case) -> Ruling:
-    again = vm_states_targets.repetition(case.found)
-    until = f"; to be given up at {_until(case)}{again}" if case.found.until else f"; given up{again}"
-    return Ruling(StateEffect.WAITS, f"no node took its target pod{_words(case.found)}{until}")
+    until = vm_states_targets.end(case.found, case.cluster)
+    reason = f"no node took its target pod{_words(case.found)}{until}"
+    if vm_states_times.is_older(case.found.until, vm_states_times.OVERDUE, case.cluster):
+        return Ruling(StateEffect.UNKNOWN, reason, typed("see why KubeVirt does not end it", _describe(case.vmi)))
+    return Ruling(StateEffect.WAITS, reason)
 
 
 def _target_pending(case: Case) -> Ruling:
@@ -213,16 +216,14 @@ def _preparing(case: Case) -> Ruling:
     return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered {since}")
 
 
-_OVERDUE: Final = timedelta(minutes=5)
-"""After this time it is certain that a deadline, whose memory is rounded up to GB, was not kept."""
-
-
 def _running(case: Case) -> Ruling:
     settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
     since = f" for {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
-    if case.found.until is not None and vm_states_times.is_older(case.found.until, _OVERDUE, case.cluster):
+    if case.found.until is not None and vm_states_times.is_older(
+        case.found.until, vm_states_times.OVERDUE, case.cluster
+    ):
         reason = f"{_migrates(since)}{_to(case.found)}{since}; its time was over at {_until(case)}, and it still runs"
         return Ruling(StateEffect.UNKNOWN, reason, typed("see why virt-handler does not end it", _describe(case.vmi)))
     reason = f"{_migrates(since)}{_to(case.found)}{since}{usual}{_end(case)}"
@@ -239,13 +240,15 @@ def _end(case: Case) -> str:
     limit = migration_timeouts.seconds(case.vmi, settings)
     if settings is None or limit is None:
         return "; it has no deadline" if settings is not None and not settings.completion else ""
+    if vm_states_times.is_over(case.found.until, case.cluster):
+        return f"; its time was over at {_until(case)}"
     at = f"at {_until(case)}" if case.found.until else f"{duration(timedelta(seconds=limit))} after its start"
     if settings.post_copy:
         return f"; switches to post-copy {at}"
     if settings.disruption:
         return f"; its guest is paused {at} until the copy ends"
     if case.found.late:
-        return f"; cancelled {at}{' and repeated' if _is_repeated(case) else ''}"
+        return f"; KubeVirt cancels it {at}{' and repeats it' if _is_repeated(case) else ''}"
     return f"; if it has not ended {at}, KubeVirt cancels{' and repeats' if _is_repeated(case) else ''} it"
 
 
@@ -259,7 +262,7 @@ def _is_repeated(case: Case) -> bool:
 
 
 def _paused(case: Case) -> Ruling:
-    until = f", at most until {_until(case)}" if case.found.until else ""
+    until = f", {_at_most(case)}" if case.found.until else ""
     since = f" for {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
     reason = f"{_migrates(since)}{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
     return Ruling(StateEffect.WAITS, reason)
@@ -331,6 +334,11 @@ _RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {
     State.NOT_CLOSED: _not_closed,
     State.DECENTRALIZED: _decentralized,
 }
+
+
+def _at_most(case: Case) -> str:
+    over = vm_states_times.is_over(case.found.until, case.cluster)
+    return f"{'whose time was over at' if over else 'at most until'} {_until(case)}"
 
 
 def _until(case: Case) -> str:

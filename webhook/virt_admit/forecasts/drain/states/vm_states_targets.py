@@ -94,18 +94,23 @@ def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     return ruled._replace(reason=f"{ruled.reason} ({refused.reason})", remedy=remedy)
 
 
-def repetition(found: VmState) -> str:
-    """Return what follows when KubeVirt gives a migration up: those of a drain or an update alone are repeated."""
+def end(found: VmState, cluster: Cluster) -> str:
+    """Return when KubeVirt gives a migration up. It repeats those of a drain or an update alone."""
+    at = f" at {moment(found.until, clock.now(cluster))}" if found.until else ""
+    if vm_states_times.is_over(found.until, cluster):
+        return f"; its time was over{at}"
     automatic = found.migration is None or migrations.is_automatic(found.migration)
-    return ", then repeated" if automatic else ", and not repeated"
+    again = "then repeats it" if automatic else "and does not repeat it"
+    return f"; KubeVirt gives the migration up{at}, {again}"
 
 
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
-    until = f"; to be given up at {moment(found.until, clock.now(cluster))}{repetition(found)}" if found.until else ""
+    until = end(found, cluster) if found.until else ""
     reason = f"its target pod{_on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
-    ruled = _started_late(vmi, replace(found, late=False), pod, reason, until, cluster)
+    late = vm_states_times.is_older(found.until, vm_states_times.OVERDUE, cluster)
+    ruled = _started_late(vmi, replace(found, late=late), pod, reason, until, cluster)
     before = _given_up(vmi, cluster) if ruled.effect is StateEffect.UNKNOWN else 0
     half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
     if not before or not (half or before + 1 >= migrations.RETRY_LOOP):

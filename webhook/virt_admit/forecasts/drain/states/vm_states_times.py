@@ -81,6 +81,16 @@ def known_time(until: datetime, cluster: Cluster) -> datetime | None:
     return until if clock.exact(cluster) is not None else None
 
 
+def is_over(until: datetime | None, cluster: Cluster) -> bool:
+    """Whether the time of a next step had passed when the objects were listed: it did not follow."""
+    current = clock.exact(cluster)
+    return until is not None and current is not None and until < current
+
+
+OVERDUE: Final = timedelta(minutes=5)
+"""After this time it is certain that a deadline, whose memory is rounded up to GB, was not kept."""
+
+
 def stamp_of(state: Field, which: str) -> datetime | None:
     return clock.instant(state[f"{which}Timestamp"].text)
 

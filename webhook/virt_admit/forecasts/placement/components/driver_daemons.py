@@ -172,7 +172,7 @@ def _where(driver: str, daemon: Object) -> str:
     if driver.endswith(_CEPH):
         return " by CSI_PLUGIN_TOLERATIONS of Rook's operator"
     if driver == _LONGHORN:
-        return " by Longhorn's setting taint-toleration"
+        return " by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached"
     return " where its chart or its operator sets that"
 
 

@@ -76,7 +76,7 @@ def of_node(node: Object, cluster: Cluster) -> WaitingNode | None:
     for taint in node.at("spec", "taints").items():
         key = taint["key"].text or ""
         who = controller_taints.owner(key)
-        if who and key.endswith("/uninitialized") and taint["effect"].text in ("NoSchedule", "NoExecute"):
+        if who and controller_taints.is_of_registration(key) and taint["effect"].text in ("NoSchedule", "NoExecute"):
             begun = taint["timeAdded"].text or node.metadata["creationTimestamp"].text
             return WaitingNode(node, key, who, clock.since(begun, cluster), _broken(key, cluster))
     return None

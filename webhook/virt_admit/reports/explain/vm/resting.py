@@ -54,7 +54,7 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
         return vm_events.NOT_RUNNING, ""
     if without := _without_type(vm, cluster):
         return without
-    if down_vms.should_run(vm) and (waits := _failed(vm) or _waits(found, cluster)):
+    if down_vms.should_run(vm) and (waits := _failed(vm, cluster) or _waits(found, cluster)):
         return f"{vm_events.NOT_RUNNING}: {waits}", ""
     lacks = start_obstacles.of_stopped(vm, cluster)
     if lacks is not None:
@@ -75,16 +75,22 @@ def _without_type(vm: Object, cluster: Cluster) -> tuple[str, str] | None:
     return reason, typed(missing.remedy, kubectl("edit", VM, vm.name, vms.namespace_of(vm)))
 
 
-def _failed(vm: Object) -> str:
+def _failed(vm: Object, cluster: Cluster) -> str:
     """Return that the last starts of a VM failed, as its status says; empty: they did not."""
     failure = vm.at("status", "startFailure")
     times = failure["consecutiveFailCount"].integer
     if not times:
         return ""
     why = vm.condition("Failure")["message"].text
-    again = failure["retryAfterTimestamp"].text
+    again = next_start(vm, cluster)
     next_one = f", and KubeVirt starts it again at {again}" if again else ""
     return f"its last {times} starts failed{next_one}{f': {cut(why, _LONGEST)}' if why else ''}"
+
+
+def next_start(vm: Object, cluster: Cluster) -> str:
+    """Return when KubeVirt starts a VM again whose starts fail; empty: not known, or the time has passed."""
+    again = vm.at("status", "startFailure", "retryAfterTimestamp").text or ""
+    return "" if vm_states_times.is_over(clock.instant(again), cluster) else again
 
 
 def _waits(found: FoundVm, cluster: Cluster) -> str:

@@ -28,6 +28,7 @@ from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
+from virt_admit.reports.explain.vm import resting
 
 _LONGEST: Final = 200
 NO_NODE: Final = "kube-scheduler finds no node for its pod"
@@ -88,7 +89,7 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
     changed = changed_disks.of_either(vm, cluster)
     failed = vm.at("status", "startFailure", "consecutiveFailCount").integer
     if failed:
-        again = vm.at("status", "startFailure", "retryAfterTimestamp").text
+        again = resting.next_start(vm, cluster)
         why = vm.condition("Failure")["message"].text
         words = f": {cut(why, _LONGEST)}" if why else ""
         yield f"its last {failed} starts failed{f', the next is at {again}' if again else ''}{words}"
