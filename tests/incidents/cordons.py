@@ -16,7 +16,9 @@ SRIOV = "https://github.com/k8snetworkplumbingwg/sriov-network-operator"
 def refused_since_the_cordon() -> Incident:
     """KubeVirt has known for two days that the VM cannot migrate; its eviction is refused since the node is drained."""
     items = draining((1, 6), disks=["web"], migratable=NON_SHARED | {"message": NON_SHARED["message"].format("web")})
-    return Incident("refused-since", f"{SRIOV}/issues/306", items, NO, (r"state: refused since 11:50 UTC",))
+    return Incident(
+        "refused-since", f"{SRIOV}/issues/306", items, NO, (r"state: its eviction is refused since 11:50 UTC",)
+    )
 
 
 def descheduler(*profiles: str) -> list[dict]:

@@ -49,8 +49,8 @@ def test_a_stuck_migration_and_the_one_behind_it_cannot_be_determined():
     # 69 GB of 150 s are 2 h 52 after a start at 09:55
     assert "has been migrating to b for 65 min, its last one took 3 min; cancelled at 12:47 UTC and repeated" in report
     assert "waits for a place; a may send 1 at a time and sends shop/db for 65 min" in report
-    assert "state: running since 09:55 UTC, next step at 12:47 UTC" in report
-    assert "state: queued since 09:54 UTC" in report
+    assert "state: its memory is being copied since 09:55 UTC, next step at 12:47 UTC" in report
+    assert "state: it waits for a place in the queue of migrations since 09:54 UTC" in report
     assert report.rstrip().endswith("It cannot be determined whether a drain of a ends.")
     assert "unknown  shop/db" in report
     assert "unknown  shop/web" in report

@@ -41,4 +41,4 @@ def test_a_vm_that_is_refused_for_days_says_since_which_day(words, since, said, 
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(snapshot(items)))
     out = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout
-    assert f"state: refused since {said}\n" in out
+    assert f"state: its eviction is refused since {said}\n" in out

@@ -20,7 +20,35 @@ def range_words(length: Range) -> str:
     return f"{first} to {last} min" if length.high < _IN_MINUTES else f"{_hours(first)} to {_hours(last)}"
 
 
-_STATES: Final[Mapping[str, str]] = {State.STILL: "does not move"}
+_STATES: Final[Mapping[str, str]] = {
+    State.GONE: "its pods do not exist any more",
+    State.ENDED: "its pod has ended",
+    State.STOPPING: "it is being shut down",
+    State.STARTING: "it starts",
+    State.REFUSED: "its eviction is refused",
+    State.EXTERNAL: "it waits for another controller",
+    State.STALE_MARK: "it is marked for the drain of a node that it has left",
+    State.MARKED: "it is marked for a migration",
+    State.TWO_PODS: "two of its pods have not ended",
+    State.BACKOFF: "it waits for the next attempt",
+    State.BLOCKED_BY_BACKUP: "it waits for the end of a backup",
+    State.BLOCKED_BY_VOLUME: "it waits for the end of a utility volume",
+    State.QUOTA: "a quota refuses its target pod",
+    State.QUEUED: "it waits for a place in the queue of migrations",
+    State.NO_TARGET: "it has no target pod",
+    State.UNSCHEDULABLE: "no node takes its target pod",
+    State.TARGET_PENDING: "its target pod has not started",
+    State.TARGET_NOT_READY: "its target pod is not ready",
+    State.PREPARING: "its migration is being prepared",
+    State.RUNNING: "its memory is being copied",
+    State.PAUSED: "its guest is paused for the end of the migration",
+    State.POST_COPY: "its migration is in post-copy",
+    State.ABORTING: "its migration is being cancelled",
+    State.ARRIVED: "it has migrated, its old pod has not ended",
+    State.NOT_CLOSED: "it has migrated, the migration has not ended",
+    State.DECENTRALIZED: "it migrates to another cluster",
+    State.STILL: "it is not being migrated",
+}
 _FLAGS: Final[Mapping[str, str]] = {
     Flag.LEFTOVER: "its node is not cordoned",
     Flag.TAINTED: "because of a taint",

@@ -215,6 +215,9 @@ class ReportRow(NamedTuple):
     alike: tuple[str, ...] = ()
     """In a row that stands for several objects: the full names of the others."""
 
+    later: tuple[str, ...] = ()
+    """In a row about a VM that cannot run: the rules with advice about it for the time when it runs."""
+
     @property
     def word(self) -> str:
         """The class of the row: deny, warn, audit, off (exempt), fix, unseen or error."""
