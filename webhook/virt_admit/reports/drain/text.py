@@ -114,11 +114,9 @@ def _others(node: NodePlan) -> Iterator[str]:
     told = {row.remedy.casefold(): row.vmi.full_name for row in (*node.visitors, *node.forecasts) if row.remedy}
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
-        if vm := told.get(blocker.remedy.casefold()):
-            yield f"  {when}: {blocker.subject}, see {vm}"
-            continue
         yield f"  {when}: {blocker.subject}: {blocker.reason}"
-        yield f"    to do: {blocker.remedy}"
+        vm = told.get(blocker.remedy.casefold())
+        yield f"    to do: {f'the same as for {vm}' if vm else blocker.remedy}"
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:

@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import line
-from virt_admit.reports.findings.report import Report, ReportRow
+from virt_admit.reports.findings.report import Report, ReportRow, where
 from virt_admit.rule import Action
 
 _Key = Callable[[ReportRow], Hashable]
@@ -118,14 +118,6 @@ def _of_problem(group: list[ReportRow]) -> ReportRow:
     first = max(group, key=lambda row: row.action or Action.OFF)
     others = dict.fromkeys(where(row, first) for row in group if row is not first)
     return first._replace(others=tuple(others))
-
-
-def where(row: ReportRow, first: ReportRow) -> str:
-    """Return where a row is, and its rule: the path if it is about the object of the first one."""
-    same = row.result.obj.kind == first.result.obj.kind and row.result.obj.full_name == first.result.obj.full_name
-    place = row.location
-    where = f"{place.file}:{place.line}" if place else row.result.called
-    return f"{row.path} [{row.rule}]" if same else f"{where} [{row.rule}]"
 
 
 def _of_objects(group: list[ReportRow]) -> ReportRow:

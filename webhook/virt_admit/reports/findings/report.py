@@ -340,6 +340,14 @@ def _row(
     return ReportRow(rule, action, message, path, result, result.location(path), **details)
 
 
+def where(row: ReportRow, first: ReportRow) -> str:
+    """Return where a row is, and its rule: the path if it is about the object of the first one."""
+    same = row.result.obj.kind == first.result.obj.kind and row.result.obj.full_name == first.result.obj.full_name
+    place = row.location
+    elsewhere = f"{place.file}:{place.line}" if place else row.result.called
+    return f"{row.path if same else elsewhere} [{row.rule}]"
+
+
 def called(obj: Object) -> str:
     """Return ``Kind/namespace/name``, in one printable line."""
     return sanitize.name(f"{obj.kind}/{obj.full_name}")

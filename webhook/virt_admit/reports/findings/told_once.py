@@ -11,8 +11,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.reports.findings.commands import command
-from virt_admit.reports.findings.grouping import where
-from virt_admit.reports.findings.report import ReportRow
+from virt_admit.reports.findings.report import ReportRow, where
 from virt_admit.rule import Action
 
 
@@ -175,6 +174,8 @@ def _by_object(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows without those that repeat why something fails now with the same object."""
     failing = {_vm(row): [row] for row in reversed(rows) if row.rule in ONGOING and _counts(row)}
     for row in rows:
+        if row.rule in _OF_DRAINS:  # they have a remedy of their own, and are numerous
+            continue
         group = failing.get(_vm(row), [row])
         if group[0] is not row and _counts(row) and _is_same(group[0], row, _SHARED_OF_OBJECT):
             group.append(row)

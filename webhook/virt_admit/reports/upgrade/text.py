@@ -109,7 +109,7 @@ def in_flight(node: NodeInFlight) -> str:
     waits = f" and waits for {node.waits_for}" if node.waits_for else ""
     if node.phase is Phase.FAILING:
         ago = f" for {node.age}" if node.age else ""
-        return f"{node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
+        return f"The update of {node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
     now, lasting = _DOES[node.phase]
     return f"{node.node} {f'has been {lasting} for {node.age}' if node.age else now}{waits}."
 
