@@ -10,7 +10,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
 from virt_admit.model.messages import count, ended, names
@@ -34,7 +34,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += [_of_nodes(result, start), *_progress(result.progress, result.stops), ""]
     lines += [*_operators(result), ""] if stops and result.operators else []
     lines += _stops(result.stops)
-    lines += _waves(result.waves, start)
+    lines += _waves(result, start)
     lines += _vms(result)
     lines += _health_checks(result)
     lines += [
@@ -168,12 +168,15 @@ def _if_fixed(result: Rehearsal) -> Iterator[str]:
     yield f"If {count(len(result.assumed), 'problem')} were fixed, {answer}: {names(map(str, result.assumed), 120)}"
 
 
-def _waves(waves: Sequence[Wave], start: datetime.datetime | None) -> Iterator[str]:
+def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
+    waves = result.waves
+    flying = {each.node for each in result.progress.in_flight} if result.progress is not None else frozenset[str]()
     shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:
             yield f"  … {len(waves) - _MOST} more waves …"
-        yield f"  begins {when(wave.start, start)}, ends {when(wave.end, start)}: {some(wave.nodes)}"
+        begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {when(wave.start, start)}"
+        yield f"  {begins}, ends {when(wave.end, start)}: {some(wave.nodes)}"
     if waves:
         yield ""
 
