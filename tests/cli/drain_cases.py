@@ -21,7 +21,7 @@ Nodes that can be drained now: a, c, d
 node b (cordoned): 2 VMs: 1 blocks the drain, 1 migrates
   blocks the drain  shop/oracle  {BLOCKING_REASON}
                                  to do: {BLOCKING_REMEDY}
-  migrates          shop/web     LiveMigrate, LiveMigratable
+  migrates          shop/web     LiveMigrate, and it can migrate
 
 node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
   stops for good      shop/batch  None; runStrategy Manual

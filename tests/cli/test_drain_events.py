@@ -1,6 +1,7 @@
 """``virt-admit drain NODE`` of a live cluster asks for the events of VMs that wait, and for no others."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -16,10 +17,12 @@ from virt_admit.model.kubernetes.events import EVENT
 MOVING = (vmi(evacuationNodeName="a"), launcher(), migration(phase="Scheduling"), pending(age=500))
 DENIED = warning(vmi(), "FailedCreate", 'admission webhook "pods.example.com" denied the request', 20)
 
+_SUBJECT = re.compile(r"involvedObject.kind=([^,]+),involvedObject.name=([^,]+)")
+
 
 @pytest.fixture
 def ask(tmp_path, monkeypatch):
-    """Return the row of the VM, and how often events were asked for."""
+    """Return the row of the VM, and the objects whose events were asked for."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
     def run(*objects, words=("a",), may=True):
@@ -35,21 +38,31 @@ def ask(tmp_path, monkeypatch):
             found = CliRunner().invoke(main.virt_admit, command, standalone_mode=False)
             assert found.exception is None, found.exception
             nodes = {each["name"]: each for each in json.loads(found.stdout)["nodes"]}
-            asked = sum(path.endswith("/events") for path, _ in fake.requests)
-            return nodes["a"]["vms"][0], asked
+            asked = [query["fieldSelector"] for path, query in fake.requests if path.endswith("/events")]
+            return nodes["a"]["vms"][0], [_SUBJECT.search(each).groups() for each in asked]
 
     return run
 
 
+def assert_few(asked):
+    """Only objects around the VM are asked for, each once."""
+    assert len(asked) <= 8
+    assert len(asked) == len(set(asked))
+
+
 def test_a_warning_about_a_pod_that_is_awaited(ask):
     row, asked = ask(*MOVING, warning(MOVING[-1], "FailedMount", "rbd image is still being used"))
-    assert (row["outcome"], asked) == ("unknown", 1)
+    assert row["outcome"] == "unknown"
+    assert asked[0] == ("Pod", MOVING[-1].name), "what is awaited comes first"
+    assert_few(asked)
     assert "rbd image is still being used" in row["reason"]
 
 
 def test_a_warning_about_a_vm_without_a_target_pod(ask):
     row, asked = ask(vmi(evacuationNodeName="a"), launcher(), migration(age=300), DENIED)
-    assert (row["outcome"], asked) == ("blocks the drain", 1)
+    assert row["outcome"] == "blocks the drain"
+    assert asked[0] == ("VirtualMachineInstance", vmi().name)
+    assert_few(asked)
     assert 'admission webhook "pods.example.com" denied the request' in row["reason"]
 
 
@@ -64,5 +77,5 @@ def test_a_warning_about_a_vm_without_a_target_pod(ask):
 )
 def test_without_events_the_answer_is_that_of_the_objects(ask, objects, options, most):
     row, asked = ask(*objects, warning(MOVING[-1], "FailedMount", "rbd image is still being used"), **options)
-    assert (row["outcome"], asked) == ("migrates", most)
+    assert (row["outcome"], len(asked)) == ("migrates", most)
     assert "rbd" not in row["reason"]

@@ -315,7 +315,7 @@ def test_the_data():
                 "namespace": "shop",
                 "name": "web",
                 "outcome": "migrates",
-                "reason": "LiveMigrate, LiveMigratable",
+                "reason": "LiveMigrate, and it can migrate",
                 "remedy": "",
                 "candidates": ["a", "c"],
                 "short": [{"node": "d", "what": "not Ready"}],

@@ -52,7 +52,7 @@ def test_drain_and_loss_on_one_page(explain):
 def test_the_text(explain):
     _, text = explain(*WORLD, CHECK, SNR, form="text")
     words = [" ".join(line.split()) for line in text.splitlines()]
-    assert words[:3] == ["Drain", "node a: 1 VM: 1 migrates", "migrates shop/db LiveMigrate, LiveMigratable"]
+    assert words[:3] == ["Drain", "node a: 1 VM: 1 migrates", "migrates shop/db LiveMigrate, and it can migrate"]
     assert "Loss: the node stops reporting and does not come back" in words
     assert "loss of a: every VM runs again; 1 VM: 1 restarts" in words
     assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)

@@ -79,6 +79,8 @@ def test_a_pool_that_is_half_done():
     }
     assert [wave.nodes for wave in result.waves] == [("b",), ("c",), ("d",)]
     assert "1 of 4 nodes is done.\nb has been draining for 60 min and waits for shop/db.\n" in text.text(result)
+    begins = [line.split(",")[0].split()[0] for line in text.text(result).splitlines() if ", ends " in line]
+    assert begins == ["has", "begins", "begins"]
     assert updaters(found)["b"] == {
         "kind": "MachineConfigPool",
         "name": "worker",

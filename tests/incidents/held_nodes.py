@@ -34,7 +34,7 @@ def lock_of_a_node_that_is_gone(*ask: str) -> Incident:
 
 
 def lock_in_the_scan() -> Incident:
-    facts = (r"Node/w2: warn: .*w9, which does not exist, holds its lock.*\[node-reboot-held\]",)
+    facts = (r"Node/w1 and 2 more: warn: .*w9, which does not exist, holds its lock.*\[node-reboot-held\]",)
     return Incident("lock-in-scan", f"{KURED}/issues/137", locked("w9"), YES, facts, ("scan",))
 
 

@@ -72,7 +72,7 @@ def storage_that_says_nothing() -> Incident:
 def paused_by_a_user() -> Incident:
     items = plain() + guest("golden", "w1")
     paused(items, "golden", "PausedByUser", days=3)
-    facts = (r"migrates +vms/golden +LiveMigrate, LiveMigratable; its guest is paused by a user, and stays so",)
+    facts = (r"migrates +vms/golden +LiveMigrate, and it can migrate; its guest is paused by a user, and stays so",)
     return Incident("paused-by-user", URL, items, YES, facts)
 
 

@@ -1,13 +1,19 @@
 """What an explanation says once: a cause of several events, nodes with the same reasons, a remedy in two forms."""
 
 import json
+import re
 
 import pytest
 
+from tests.healthy.clusters import plain
+from tests.incidents_platform import operators
+from tests.incidents_platform.case import cluster as platform
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes.kinds import PVC
+from virt_admit.reports.drain.words import state_words
 
 from . import failures, fourth_look, starts
-from .machines import draining, failed
+from .machines import draining, failed, find, guest
 
 LACKS = (
     "Live migration failed error encountered during MigrateToURI3 libvirt api call: virError(Code=9, Domain=31, "
@@ -93,3 +99,38 @@ def test_a_disk_that_is_not_filled_is_no_fault_of_the_nodes(ask):
     assert "\n  could start on     no node now, see below\n" in text
     assert "the VM should run: see above." in section(text, "Rules")
     assert "\nNotes\n" not in text
+
+
+def test_an_update_that_is_stuck_comes_before_the_nodes(ask):
+    items = operators.stored_version().items
+    stuck, remedy, nodes = ask(items, "upgrade").splitlines()[:3]
+    assert stuck.startswith("The update of operator ")
+    assert " is stuck for 55 min: InstallPlan " in stuck
+    assert remedy.startswith("  to do: ")
+    assert nodes.startswith("The nodes are not the reason, their update alone would complete: ")
+    assert json.loads(ask(items, "upgrade", "-o", "json"))["possible"]
+    assert "Stuck" in ask(items, "upgrade", "-o", "html")
+
+
+def test_nothing_is_stuck(ask):
+    assert ask(platform(), "upgrade").startswith("Yes: ")
+
+
+def test_vms_with_one_reason(ask):
+    items = plain((1, 6))
+    for name in ("db", "web"):
+        items += guest(name)
+        find(items, "VirtualMachineInstance", name)["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "w1"}
+    drain, upgrade = (ask(items, *words) for words in (("drain", "w1"), ("upgrade",)))
+    for said in (drain, upgrade):
+        assert said.count("LiveMigrate, but no other node can take it: node selector") == 1
+    assert re.search(r"blocks the drain +vms/web +the same as vms/db\n", drain)
+    assert "vms/web: the same as vms/db\n" in upgrade
+    rows = json.loads(ask(items, "drain", "w1", "-o", "json"))["nodes"][0]["vms"]
+    assert len({row["reason"] for row in rows}) == 1
+
+
+def test_each_state_has_words():
+    said = [state_words(state, ()) for state in State]
+    assert len(set(said)) == len(said)
+    assert [words for words in said if " " not in words or "is is" in words] == []

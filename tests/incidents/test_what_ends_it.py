@@ -78,7 +78,7 @@ def test_every_configuration_that_keeps_a_webhook_down_is_named(ask):
 def test_a_scan_offers_no_eviction_strategy_to_a_vm_that_has_it(ask):
     said = ask(starts.device_plugin_without_devices().items, "scan")
 
-    assert "[vm-shutdown-on-drain]" in said
+    assert "once it runs: vm-shutdown-on-drain" in said
     assert "kubectl patch vm ub22gpu" not in said
 
 

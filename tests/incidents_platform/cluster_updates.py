@@ -65,7 +65,7 @@ def acknowledgement() -> Incident:
         "no node is updated, as the update to 4.19.9 is not accepted (PreconditionChecks): Precondition",
         ARTICLE.rstrip("."),
         f'kubectl patch configmap admin-acks -n openshift-config --type=merge -p \'{{"data":{{"{KEY}":"true"}}}}\'',
-        "none moves",
+        "none is migrated or restarted",
     )
     items = [*at_rest(), own, gates, acks, *namespaces("openshift-config", "openshift-config-managed")]
     never = ("begins now", "ack-4.19-x", "--force")

@@ -13,7 +13,7 @@ from virt_admit.reports.upgrade import text
     [
         (Phase.UPDATING, "9 min", "w2 has been updating for 9 min."),
         (Phase.UPDATING, "", "w2 is being updated."),
-        (Phase.FAILING, "3 h 12", "w2 has been failing for 3 h 12."),
+        (Phase.FAILING, "3 h 12", "The update of w2 has been failing for 3 h 12."),
     ],
 )
 def test_a_node_under_way(phase, age, said):

@@ -20,6 +20,7 @@ from virt_admit.model.kubevirt.instances import vms
 if TYPE_CHECKING:
     from virt_admit.cli.options import ClusterOptions
     from virt_admit.kube.cache import ClusterCache
+    from virt_admit.kube.event_reader import EventReader
 
 _MOST: Final = 20
 """Objects whose events are read: each read may take seconds."""
@@ -38,6 +39,7 @@ class LiveEvents:
         from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
 
         self._cluster, self._source = cluster, source
+        self._asked: set[tuple[str, str, str]] = set()
         self._store = cluster.stores[EVENT] = KindStore(EVENT)
 
     def read(self, nodes: Iterable[NodePlan]) -> bool:
@@ -56,9 +58,9 @@ class LiveEvents:
         from virt_admit.kube.event_reader import EventReader  # noqa: PLC0415
 
         reader = EventReader(connect(self._source))
-        found = [
-            event for kind, namespace, name in wanted for event in reader.warnings(kind, namespace or "default", name)
-        ]
+        new = [each for each in wanted if (each[0].kind, *each[1:]) not in self._asked]
+        self._asked.update((kind.kind, namespace, name) for kind, namespace, name in new)
+        found = [event for each in new for event in _warnings(reader, *each)]
         for event in found:
             self._store.upsert(dict(event.data))
         return bool(found)
@@ -74,3 +76,8 @@ def _wanted(nodes: Iterable[NodePlan], cluster: ClusterCache) -> Iterator[tuple[
             for pod in running_launchers.launchers(cluster).by_vmi.get(key, ()):
                 if pod.condition("Ready")["status"].text != "True":
                     yield POD, pod.namespace or "default", pod.name
+
+
+def _warnings(reader: EventReader, kind: Kind, namespace: str, name: str) -> list[Object]:
+    """Return the warnings about an object. Those about one without a namespace are in ``default``."""
+    return reader.warnings(kind, namespace or "default", name)

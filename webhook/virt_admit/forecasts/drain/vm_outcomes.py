@@ -272,7 +272,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
             raise Unseen(unread)
     if ruled is not None:
         return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
-    return _Verdict(VmOutcome.MIGRATES, f"{why}, LiveMigratable{paused_guests.stays(vmi)}")
+    return _Verdict(VmOutcome.MIGRATES, f"{why}, and it can migrate{paused_guests.stays(vmi)}")
 
 
 def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:

@@ -89,12 +89,19 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
     width = max((len(row.outcome) for row in forecasts), default=0)
     vms = [name(row.vmi.full_name) for row in forecasts]
     name_width = max(map(len, vms), default=0)
+    said: dict[str, tuple[str, str]] = {}
     for row, vm in zip(forecasts, vms, strict=True):
-        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {row.reason}"
+        first, remedy = said.setdefault(row.reason, (vm, row.remedy))
+        is_said = first != vm and len(row.reason) >= _LONG
+        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {f'the same as {first}' if is_said else row.reason}"
         if times and (state := _state(row, now)):
             yield f"  {'':{width}}  {'':{name_width}}  state: {state}"
-        if row.remedy:
+        if row.remedy and not (is_said and row.remedy == remedy):
             yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
+
+
+_LONG: Final = 60
+"""A reason of so many characters is written once."""
 
 
 def _others(node: NodePlan) -> Iterator[str]:
@@ -105,10 +112,12 @@ def _others(node: NodePlan) -> Iterator[str]:
         yield "    to do: raise parallelOutboundMigrationsPerNode for this drain, or set nodeTaintsPolicy: Honor in the VMs"
     elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
+    told = {row.remedy.casefold(): row.vmi.full_name for row in (*node.visitors, *node.forecasts) if row.remedy}
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
         yield f"  {when}: {blocker.subject}: {blocker.reason}"
-        yield f"    to do: {blocker.remedy}"
+        vm = told.get(blocker.remedy.casefold())
+        yield f"    to do: {f'the same as for {vm}' if vm else blocker.remedy}"
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:

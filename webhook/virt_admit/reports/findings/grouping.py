@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import line
-from virt_admit.reports.findings.report import Report, ReportRow
+from virt_admit.reports.findings.report import Report, ReportRow, where
 from virt_admit.rule import Action
 
 _Key = Callable[[ReportRow], Hashable]
@@ -29,60 +29,23 @@ def merge(rows: Iterable[ReportRow]) -> list[ReportRow]:
 
 
 def problems(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return one row for each problem: what fails in a cluster now, then the others, in the order of the first row of each.
+    """Return one row for each problem: what fails in a cluster now, then warnings, then advice.
 
     The strictest row of a problem stands for it and names what else shows it. Rows of a rule with the same text, but for
     the name of their object, are one row that names the objects.
     """
-    shown = _by_template(by_problem(rows))
-    alike = {id(group[0]): group for group in _groups(shown, _text) if len(group) >= _FEW.get(group[0].rule, _MANY)}
+    from virt_admit.reports.findings.told_once import told_once  # noqa: PLC0415 - check of files groups nothing
+
+    shown = told_once(_by_template(by_problem(rows)))
+    groups = _groups(shown, _text)
+    alike = {id(group[0]): group for group in groups if len(group) >= (2 if group[0].rule in _FEW else _MANY)}
     repeated = {id(row) for group in alike.values() for row in group[1:]}
-    found = [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
-    return sorted(
-        found, key=lambda row: row.location is None and row.action is not Action.DENY and not _is_ongoing(row)
-    )
+    return [_of_objects(alike.get(id(row), [row])) for row in shown if id(row) not in repeated]
 
 
 def by_problem(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return one row for each problem id, and for each object and cause without one."""
     return [_of_problem(group) for group in _groups(merge(rows), _problem)]
-
-
-ONGOING: Final = frozenset(
-    (
-        "cluster-component-not-ready",
-        "cluster-operator-held",
-        "cluster-update-held",
-        "health-check-refuses-now",
-        "kubevirt-update-held",
-        "nm-stuck",
-        "nm-vm-blocks-drain",
-        "node-agent-taint-left",
-        "node-cordon-stays",
-        "node-fence-taint-left",
-        "node-machine-deletion-held",
-        "node-not-reporting",
-        "node-pool-held",
-        "node-reboot-held",
-        "pdb-blocks-vm-drain",
-        "pod-budget-blocks-drain",
-        "vm-start-stuck",
-        "vm-volume-request-stuck",
-        "vm-volumes-differ-from-vmi",
-        "vmi-evacuation-stuck",
-        "vmi-paused-by-io-error",
-        "vmi-source-pod-left",
-        "vmi-volume-not-attached",
-        "webhook-bundle-expired",
-        "webhook-without-endpoint",
-        "workload-outdated",
-    )
-)
-"""The rules about something that does not work, or does not go on, now. The others are about what would happen."""
-
-
-def _is_ongoing(row: ReportRow) -> bool:
-    return row.rule in ONGOING and row.action is not None
 
 
 def _by_template(rows: Sequence[ReportRow]) -> list[ReportRow]:
@@ -99,7 +62,7 @@ def _by_template(rows: Sequence[ReportRow]) -> list[ReportRow]:
     dropped = {id(row) for group in repeats.values() for row in group}
     found = []
     for row in rows:
-        own = tuple(_where(each, row) for each in repeats.get(id(row), ()))
+        own = tuple(where(each, row) for each in repeats.get(id(row), ()))
         found += [row._replace(others=(*row.others, *own))] if id(row) not in dropped else []
     return found
 
@@ -108,9 +71,19 @@ def _of_template(obj: Object, row: ReportRow) -> tuple[str, str, str | None, str
     return row.result.cluster, obj.namespace, obj.name, row.rule
 
 
-_FEW: Final = {"node-agent-taint-left": 2, "node-without-health-check": 2}
-"""Rules that say the same about most nodes of a cluster: two lines are enough to be one."""
-_MANY: Final = 4
+_VMS_COUNTED: Final = frozenset(("node-agent-taint-left", "node-without-health-check"))
+"""Rules that say the same about most nodes of a cluster, with the number of VMs."""
+_FEW: Final = _VMS_COUNTED | {
+    "vm-eviction-strategy-default",
+    "vm-network-missing",
+    "vm-rerun-on-failure-drain-stop",
+    "vm-run-strategy-no-recovery",
+    "vm-shutdown-on-drain",
+    "vm-single-candidate-node",
+    "vm-start-stuck",
+}
+"""Rules that often say the same about several objects, so that two lines are enough to be one."""
+_MANY: Final = 3
 """Equal lines about this many objects are one."""
 
 
@@ -130,7 +103,7 @@ def _text(row: ReportRow) -> Hashable:
     if row.location is not None or not obj.name:
         return id(row)
     text = row.text.replace(obj.name, "\0") if len(obj.name) > _SHORTEST else row.text
-    text = _VMS.sub("VMs", text) if row.rule in _FEW else text
+    text = _VMS.sub("VMs", text) if row.rule in _VMS_COUNTED else text
     return row.result.cluster, obj.kind, row.word, row.rule, text, row.remedy
 
 
@@ -143,23 +116,17 @@ _SHORTEST: Final = 3
 def _of_problem(group: list[ReportRow]) -> ReportRow:
     """Return the strictest row, with the other rules and objects that show the same."""
     first = max(group, key=lambda row: row.action or Action.OFF)
-    others = dict.fromkeys(_where(row, first) for row in group if row is not first)
+    others = dict.fromkeys(where(row, first) for row in group if row is not first)
     return first._replace(others=tuple(others))
-
-
-def _where(row: ReportRow, first: ReportRow) -> str:
-    same = row.result.obj.kind == first.result.obj.kind and row.result.obj.full_name == first.result.obj.full_name
-    place = row.location
-    where = f"{place.file}:{place.line}" if place else row.result.called
-    return f"{row.path} [{row.rule}]" if same else f"{where} [{row.rule}]"
 
 
 def _of_objects(group: list[ReportRow]) -> ReportRow:
     first, *others = group
     if not others:
         return first
-    message = _VMS.sub("its VMs", first.message) if first.rule in _FEW else first.message
-    return first._replace(alike=tuple(row.result.called for row in others), message=message)
+    message = _VMS.sub("its VMs", first.message) if first.rule in _VMS_COUNTED else first.message
+    alike = tuple(each for row in others for each in (row.result.called, *row.alike))
+    return first._replace(alike=(*first.alike, *alike), message=message)
 
 
 def called(row: ReportRow) -> str:
@@ -169,7 +136,12 @@ def called(row: ReportRow) -> str:
 
 def also(row: ReportRow) -> str:
     """Return what else the row stands for: objects, places and rules; empty: nothing."""
-    return line(names((*row.others, *row.alike)))
+    return line(names((*row.others, *row.alike), 240))
+
+
+def later(row: ReportRow) -> str:
+    """Return the rules with advice about a VM that cannot run yet; empty: none."""
+    return line(names(row.later))
 
 
 def _merged(group: list[ReportRow]) -> ReportRow:

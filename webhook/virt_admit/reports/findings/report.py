@@ -215,6 +215,9 @@ class ReportRow(NamedTuple):
     alike: tuple[str, ...] = ()
     """In a row that stands for several objects: the full names of the others."""
 
+    later: tuple[str, ...] = ()
+    """In a row about a VM that cannot run: the rules with advice about it for the time when it runs."""
+
     @property
     def word(self) -> str:
         """The class of the row: deny, warn, audit, off (exempt), fix, unseen or error."""
@@ -335,6 +338,14 @@ def _row(
     result: ObjectResult, rule: str, action: Action | None, message: str, path: Path = _NO_PATH, **details: Any
 ) -> ReportRow:
     return ReportRow(rule, action, message, path, result, result.location(path), **details)
+
+
+def where(row: ReportRow, first: ReportRow) -> str:
+    """Return where a row is, and its rule: the path if it is about the object of the first one."""
+    same = row.result.obj.kind == first.result.obj.kind and row.result.obj.full_name == first.result.obj.full_name
+    place = row.location
+    elsewhere = f"{place.file}:{place.line}" if place else row.result.called
+    return f"{row.path if same else elsewhere} [{row.rule}]"
 
 
 def called(obj: Object) -> str:

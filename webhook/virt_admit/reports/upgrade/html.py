@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.page import (
@@ -69,6 +69,9 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
         return PageVerdict(UNKNOWN, "Unknown", "It cannot be determined whether the upgrade completes.")
     until = f" It ends {when(result.duration, start)}." if start else ""
     within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
+    if result.operators:
+        nodes = f"The nodes are not the reason: their update alone would complete within {within}.{until}"
+        return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
     return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
 
 

@@ -10,26 +10,33 @@ from typing import Final
 
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.unavailable_data import not_available
 
 _MOST: Final = 8
 """Waves, stops and VMs that are listed; the rest is counted."""
+_LONG: Final = 60
+"""A reason of so many characters is written once."""
 
 
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
-    """Return the verdict first, then what stops it, the waves, the VMs and the settings that would save time."""
-    lines = [verdict(result, start), *_progress(result.progress, result.stops), ""]
-    lines += _operators(result)
+    """Return the verdict first, then what stops it, the waves, the VMs and the settings that would save time.
+
+    An operator that is stuck comes before the answer about the nodes, unless the nodes are stopped too.
+    """
+    stops = result.possible is False
+    lines = [] if stops else [*_operators(result)]
+    lines += [_of_nodes(result, start), *_progress(result.progress, result.stops), ""]
+    lines += [*_operators(result), ""] if stops and result.operators else []
     lines += _stops(result.stops)
     lines += [f"reported: {problem}" for problem in result.reported]
     lines += [""] if result.reported else []
-    lines += _waves(result.waves, start)
+    lines += _waves(result, start)
     lines += _vms(result)
     lines += _health_checks(result)
     lines += [
@@ -45,7 +52,12 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
 
 
 def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
-    """Return whether the upgrade completes, and in which time."""
+    """Return what is stuck besides the nodes, whether the upgrade of the nodes completes, and in which time."""
+    held = f"{ended(result.operators[0].reason)} " if result.operators and result.possible is not False else ""
+    return f"{held}{_of_nodes(result, start)}"
+
+
+def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
     nodes = sum(len(wave.nodes) for wave in result.waves)
     if result.possible is False:
         return f"No: the upgrade stops ({count(len(grouped(result.stops)), 'cause')})."
@@ -53,7 +65,7 @@ def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {result.duration.clock(start)}" if start is not None else ""
     more = "more " if result.progress is not None else ""
-    yes = "Yes for the nodes alone, see below" if result.operators else "Yes"
+    yes = "The nodes are not the reason, their update alone would complete" if result.operators else "Yes"
     return f"{yes}: {nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}in {span(result.duration)}{until}."
 
 
@@ -99,7 +111,7 @@ def in_flight(node: NodeInFlight) -> str:
     waits = f" and waits for {node.waits_for}" if node.waits_for else ""
     if node.phase is Phase.FAILING:
         ago = f" for {node.age}" if node.age else ""
-        return f"{node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
+        return f"The update of {node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
     now, lasting = _DOES[node.phase]
     return f"{node.node} {f'has been {lasting} for {node.age}' if node.age else now}{waits}."
 
@@ -115,10 +127,8 @@ _DOES: Final = {
 def _operators(result: Rehearsal) -> Iterator[str]:
     """Yield which operators do not become ready. The nodes do not wait for them."""
     for held in result.operators[:_MOST]:
-        yield f"stuck: {held.reason}"
+        yield ended(held.reason)
         yield f"  to do: {held.remedy}"
-    if result.operators:
-        yield ""
 
 
 def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
@@ -131,9 +141,13 @@ def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
     groups = grouped(stops)
+    said: dict[str, str] = {}
     for same in groups[:_MOST]:
         stop, where = same[0], names(each.node for each in same)
-        yield f"stops at {where}: {stop.reason}" if stop.node else f"stops: {stop.reason}"
+        subject, _, why = stop.reason.partition(": ")
+        first = said.setdefault(why, subject)
+        reason = stop.reason if first == subject or len(why) < _LONG else f"{subject}: the same as {first}"
+        yield f"stops at {where}: {reason}" if stop.node else f"stops: {reason}"
         yield f"  to do: {stop.remedy}"
         if stop.behind:
             yield f"  behind: {names(map(str, stop.behind), 80)}"
@@ -156,12 +170,15 @@ def _if_fixed(result: Rehearsal) -> Iterator[str]:
     yield f"If {count(len(result.assumed), 'problem')} were fixed, {answer}: {names(map(str, result.assumed), 120)}"
 
 
-def _waves(waves: Sequence[Wave], start: datetime.datetime | None) -> Iterator[str]:
+def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
+    waves = result.waves
+    flying = {each.node for each in result.progress.in_flight} if result.progress is not None else frozenset[str]()
     shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:
             yield f"  … {len(waves) - _MOST} more waves …"
-        yield f"  begins {when(wave.start, start)}, ends {when(wave.end, start)}: {some(wave.nodes)}"
+        begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {when(wave.start, start)}"
+        yield f"  {begins}, ends {when(wave.end, start)}: {some(wave.nodes)}"
     if waves:
         yield ""
 
@@ -172,16 +189,21 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     moves = Counter(vm.moves for vm in result.vms)
     before = " before it stops" if result.possible is False else ""
     if set(moves) != {0}:
-        counted = ", ".join(f"{number} with {count(times, 'move')}" for times, number in sorted(moves.items()))
-        yield f"{count(len(result.vms), 'VM')}{before}: {counted}"
+        counted = ", ".join(
+            f"{number} {_TIMES.get(times, f'{times} times')}" for times, number in sorted(moves.items())
+        )
+        yield f"{count(len(result.vms), 'VM')}, migrated or restarted{before}: {counted}"
     elif result.possible is not None:  # else no run says it
-        yield f"{count(len(result.vms), 'VM')}: none moves{before}"
+        yield f"{count(len(result.vms), 'VM')}: none is migrated or restarted{before}"
     often = [f"{vm.namespace}/{vm.name} ({vm.moves})" for vm in result.vms if vm.moves > 1]
     if often:
         yield f"  more than once: {names(often)}"
     off = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.STOPS]
     if off:
         yield f"  shut down, and stay off: {names(off)}"
+
+
+_TIMES: Final = {0: "not at all", 1: "once", 2: "twice"}
 
 
 def _health_checks(result: Rehearsal) -> Iterator[str]:

@@ -60,4 +60,5 @@ def _draining(cluster: Cluster) -> tuple[int, str]:
     at_once = machine_pools.draining_at_once(cluster)
     if at_once is not None:
         return at_once, "drained at once (maxUnavailable)"
-    return len(nodes.of_kubevirt(cluster)), "nodes that run VMs"
+    number = len(nodes.of_kubevirt(cluster))
+    return number if number > 1 else 0, "nodes that run VMs"  # from a single node nothing migrates

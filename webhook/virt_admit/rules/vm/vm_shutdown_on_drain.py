@@ -36,7 +36,7 @@ def check(vm: Object, context: Context) -> Findings:
     elif strategy.value != "None":
         return
     why = f" ({cause})" if cause else ""
-    remedy = "Remove that reason." if cause else _remedy(vm, context)
+    remedy = "Make it migratable if its guest must not stop." if cause else _remedy(vm, context)
     then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
     yield Finding(
         strategy.path,

@@ -57,7 +57,8 @@ def _row(row: ReportRow) -> str:
     who = _plain(grouping.called(row))
     fix = [f"fix: {_plain(row.remedy)}"] if row.remedy else []
     also = [f"also: {_plain(more)}"] if (more := grouping.also(row)) else []
-    what = "<br>".join((_plain(row.text), *fix, *also))
+    later = [f"once it runs: {_plain(more)}"] if (more := grouping.later(row)) else []
+    what = "<br>".join((_plain(row.text), *fix, *also, *later))
     return _cells(row.word, "<br>".join((*where, who)), what, _rule(row.rule))
 
 

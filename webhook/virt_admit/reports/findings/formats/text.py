@@ -34,6 +34,8 @@ def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped
             out.append(f"    to do: {line(todo)}\n")
         if also := grouping.also(row):
             out.append(f"    also: {also}\n")
+        if later := grouping.later(row):
+            out.append(f"    once it runs: {later}\n")
     return "".join(out)
 
 

@@ -1,0 +1,158 @@
+"""What a scan tells once, and in which order: one remedy, a VM and its VMI, a VM that cannot run."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from virt_admit.engine.admission_review import Request, Response
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.reports.findings import grouping, told_once
+from virt_admit.reports.findings.report import ObjectResult, ReportRow
+from virt_admit.rule import Action
+
+VERSIONS = {"KubeVirt": "kubevirt.io/v1", "Plan": "upgrade.cattle.io/v1"} | dict.fromkeys(
+    ("VirtualMachine", "VirtualMachineInstance"), "kubevirt.io/v1"
+)
+MISSING = "its network, NetworkAttachmentDefinition shop/vlan{}, does not exist"
+SEE = "kubectl get networkattachmentdefinition -n shop"
+
+
+def row(rule, kind, name, message, action=Action.WARN, *, command="", unseen=""):
+    namespace = "" if kind == "Node" else "shop"
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    obj = Object({"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": metadata}, namespace)
+    result = ObjectResult(Request("CREATE", kinds.of(obj), obj), Response())
+    found = None if unseen else action
+    return ReportRow(rule, found, message, Path(), result, None, command=command, unseen=unseen)
+
+
+def told(*rows):
+    return [(each.rule, grouping.called(each), grouping.also(each)) for each in grouping.problems(rows)]
+
+
+def rules(*rows):
+    return [each.rule for each in grouping.problems(rows)]
+
+
+STUCK = row("vm-start-stuck", "VirtualMachine", "db", "the VM should run: no node has instance type shop/large")
+
+
+def test_what_is_down_then_what_does_not_go_on_then_warnings_then_advice():
+    rows = (
+        row("migration-limit-unreachable", "KubeVirt", "kubevirt", "4 migrations, not 5", Action.AUDIT),
+        row("workload-update-disabled", "KubeVirt", "kubevirt", "updates wait"),
+        row("vmi-evacuation-stuck", "VirtualMachineInstance", "web", "a drain waits for it", Action.AUDIT),
+        STUCK,
+    )
+    assert rules(*rows) == [
+        "vm-start-stuck",
+        "vmi-evacuation-stuck",
+        "workload-update-disabled",
+        "migration-limit-unreachable",
+    ]
+
+
+def test_the_rules_that_order_rows_exist():
+    index = (pathlib.Path(told_once.__file__).parents[2] / "rules" / "index.json").read_text()
+    named = {*told_once.ONGOING, *told_once.DOWN, *told_once._OF_DRAINS, *told_once._CANNOT_RUN, *told_once._EFFECTS}
+    assert [each for each in sorted(named) if json.dumps(each) not in index] == []
+
+
+def test_one_change_that_repairs_a_node_and_its_plan():
+    change = "kubectl patch plans.upgrade.cattle.io k3s -n system --type=merge -p '{}'"
+    cordon = row("node-cordon-stays", "Node", "w2", "cordoned by Plan k3s, whose Job failed", command=change)
+    plan = row("node-update-held", "Plan", "k3s", "it has stopped", command=change)
+    assert told(plan, cordon) == [("node-cordon-stays", "Node/w2", "Plan/shop/k3s [node-update-held]")]
+
+
+def test_a_cause_and_its_effect_with_one_command():
+    cause = row(
+        "vm-network-missing", "VirtualMachine", "a", f"no pod of it can be made: {MISSING.format(1)}", command=SEE
+    )
+    effect = "a drain waits for it: no target pod of it can be made: " + MISSING.format(1)
+    moved = row("vmi-evacuation-stuck", "VirtualMachineInstance", "a", effect, Action.AUDIT, command=SEE)
+    named = "VirtualMachineInstance/shop/a [vmi-evacuation-stuck]"
+    assert told(moved, cause) == [("vm-network-missing", "VirtualMachine/shop/a", named)]
+
+
+@pytest.mark.parametrize("rule", ["vm-network-missing", "vmi-evacuation-stuck"])
+def test_different_causes_with_one_command_are_both_told(rule):
+    one = row("vm-network-missing", "VirtualMachine", "aaaa", f"no pod of it: {MISSING.format(1)}", command=SEE)
+    other = row(rule, "VirtualMachine", "bbbb", f"no pod of it: {MISSING.format(2)}", command=SEE)
+    assert sorted(rules(one, other)) == sorted(("vm-network-missing", rule))
+
+
+def test_the_rule_about_the_cause_is_kept_with_its_remedy():
+    cause = "the kubelet of s1 cannot kill it (FailedKillPod: context deadline exceeded)"
+    see = "kubectl describe pod old -n shop"
+    drain = row("node-drain-held", "Node", "s1", f"Upgrade up-1 waits: {cause}", command=see)
+    left = row("vmi-source-pod-left", "VirtualMachineInstance", "db", f"its pod: {cause}. Restart it.", command=see)
+    assert told(drain, left) == [
+        ("vmi-source-pod-left", "VirtualMachineInstance/shop/db", "Node/s1 [node-drain-held]"),
+    ]
+
+
+def test_one_cause_of_several_rules_about_a_node():
+    cause = (
+        "the label remediation/exclude excludes it: release 0.10 of Node Health Check does not read its value 'false'"
+    )
+    silent = row(
+        "node-not-reporting", "Node", "w2", f"this node does not report: {cause}", command="kubectl label node w2 x-"
+    )
+    without = row("node-without-health-check", "Node", "w2", f"no check can act ({cause})")
+    other = row("node-without-health-check", "Node", "w3", f"no check can act ({cause})")
+    assert rules(without, silent, other) == ["node-not-reporting", "node-without-health-check"]
+
+
+def test_a_vm_and_its_vmi():
+    message = "only node w1 can run this VM (no other node exists), so a drain never completes."
+    vm, vmi = (
+        row("vm-single-candidate-node", each, "db", message) for each in ("VirtualMachine", "VirtualMachineInstance")
+    )
+    assert told(vmi, vm) == [
+        (
+            "vm-single-candidate-node",
+            "VirtualMachine/shop/db",
+            "VirtualMachineInstance/shop/db [vm-single-candidate-node]",
+        ),
+    ]
+    differs = vmi._replace(message="only node w2 can run this VM.")
+    assert len(told(vm, differs)) == 2
+
+
+def test_advice_about_a_vm_that_cannot_run_is_named_alone():
+    strategy = row("vm-eviction-strategy-default", "VirtualMachine", "db", "no strategy is set", Action.AUDIT)
+    unread = row("vm-claim-node-local", "VirtualMachine", "db", "", unseen="instancetypes.kubevirt.io shop/large")
+    forbidden = row("vm-claim-node-local", "VirtualMachine", "db", "", unseen="secrets shop/login")
+    (stuck,) = grouping.problems((strategy, unread, STUCK))
+    assert (stuck.rule, grouping.later(stuck)) == ("vm-start-stuck", "vm-eviction-strategy-default")
+    assert rules(STUCK, forbidden) == ["vm-start-stuck", "vm-claim-node-local"]
+    # another fault of such a VM, and advice about a VM that runs, have rows of their own
+    fault = row("vm-crashes-kubevirt", "VirtualMachine", "db", "it crashes virt-launcher")
+    runs = row("vm-eviction-strategy-default", "VirtualMachine", "web", "no strategy is set", Action.AUDIT)
+    assert rules(STUCK, fault, runs) == ["vm-start-stuck", "vm-crashes-kubevirt", "vm-eviction-strategy-default"]
+
+
+def test_the_eviction_strategy_of_a_vm_is_one_row():
+    audits = [
+        row(rule, "VirtualMachine", "db", f"{rule} says so", Action.AUDIT)
+        for rule in ("vm-eviction-strategy-default", "vm-shutdown-on-drain")
+    ]
+    warned = row("vm-rerun-on-failure-drain-stop", "VirtualMachine", "db", "the VM stays off")
+    assert rules(*audits) == ["vm-eviction-strategy-default"]
+    assert rules(*audits, warned) == ["vm-rerun-on-failure-drain-stop"]
+    # two disks that keep a VM from migrating are two causes
+    disks = [row("vm-live-migrate-not-migratable", "VirtualMachine", "db", f"claim c{n}") for n in (1, 2)]
+    rest = [each._replace(path=Path("v", n)) for n, each in enumerate(disks)]
+    assert rules(*rest, warned) == ["vm-live-migrate-not-migratable"] * 2 + ["vm-rerun-on-failure-drain-stop"]
+
+
+def test_nothing_is_lost():
+    """Each object and rule is in a row or named by one."""
+    change = "kubectl annotate daemonset kured -n kube-system lock-"
+    rows = [row("node-reboot-held", "Node", f"w{n}", f"w{n} is not rebooted", command=change) for n in (1, 2, 3)]
+    assert told(*rows) == [("node-reboot-held", "Node/w1 and 2 more", "Node/w2, Node/w3")]

@@ -1,0 +1,302 @@
+"""One row of a scan for what several say: the same remedy, a VM and its VMI, a VM that cannot run.
+
+The other rows are named in it, and ``--all-lines`` and JSON have all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.reports.findings.commands import command
+from virt_admit.reports.findings.report import ReportRow, where
+from virt_admit.rule import Action
+
+
+def told_once(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows, the most urgent first, without those that repeat what another row says.
+
+    A row that stands for others is where the first of them was.
+    """
+    return _by_strategy(_by_object(_by_remedy(_without_advice(_by_vm(sorted(rows, key=_urgency))))))
+
+
+ONGOING: Final = frozenset(
+    (
+        "cluster-component-not-ready",
+        "cluster-operator-held",
+        "cluster-update-held",
+        "health-check-refuses-now",
+        "kubevirt-update-held",
+        "machine-without-node",
+        "migration-retry-loop",
+        "nm-stuck",
+        "nm-vm-blocks-drain",
+        "node-agent-taint-left",
+        "node-cordon-stays",
+        "node-drain-held",
+        "node-fence-taint-left",
+        "node-machine-deletion-held",
+        "node-not-reporting",
+        "node-pool-degraded",
+        "node-pool-held",
+        "node-reboot-held",
+        "node-uninitialized",
+        "node-update-held",
+        "pdb-blocks-vm-drain",
+        "pod-budget-blocks-drain",
+        "vm-instancetype-missing",
+        "vm-network-missing",
+        "vm-start-stuck",
+        "vm-volume-request-stuck",
+        "vm-volumes-differ-from-vmi",
+        "vmi-evacuation-stuck",
+        "vmi-hotplug-stuck",
+        "vmi-paused-by-io-error",
+        "vmi-source-pod-left",
+        "vmi-volume-not-attached",
+        "webhook-bundle-expired",
+        "webhook-without-endpoint",
+        "workload-outdated",
+    )
+)
+"""The rules about something that does not work, or does not go on, now.
+
+The others are about what would happen.
+"""
+DOWN: Final = frozenset(
+    (
+        "cluster-component-not-ready",
+        "node-not-reporting",
+        "vm-start-stuck",
+        "vmi-paused-by-io-error",
+        "webhook-bundle-expired",
+        "webhook-without-endpoint",
+    )
+)
+"""The rules about a VM, a node or a part of the platform that does not work at all now."""
+
+
+def _urgency(row: ReportRow) -> int:
+    """Return the place of a row: down now, does not go on, a warning, advice, not read."""
+    if row.location is not None or row.action is Action.DENY:
+        return 0
+    if row.action is None or row.action is Action.OFF:
+        return 2 if row.error else 4
+    if row.rule in DOWN:
+        return 0
+    return 1 if row.rule in ONGOING else 2 if row.action is Action.WARN or row.fixed else 3
+
+
+_OF_DRAINS: Final = (
+    "vm-pinned-to-one-node",
+    "vm-single-candidate-node",
+    "vm-live-migrate-not-migratable",
+    "vmi-not-migratable",
+    "vm-rerun-on-failure-drain-stop",
+    "vm-migratability-unknown",
+    "vm-eviction-strategy-default",
+    "vm-shutdown-on-drain",
+    "vm-run-strategy-no-recovery",
+)
+"""Rules about what a drain, or the loss of a node, would do to a VM that runs.
+
+The one that says most is first.
+"""
+_CANNOT_RUN: Final = frozenset(("vm-start-stuck", "vm-instancetype-missing"))
+"""Rules about a VM that does not run before something changes."""
+_STRATEGIES: Final = frozenset(_OF_DRAINS) - {"vm-run-strategy-no-recovery"}
+_READS: Final = ("kubectl edit ", "kubectl get ", "kubectl describe ", "kubectl logs ", "kubectl exec ", "virtctl ")
+"""Commands that several causes may share: they show an object, or have it edited or restarted."""
+_SHARED: Final = 40
+"""Characters that messages about one cause have in common.
+
+That is the cause itself, which rules take from one function.
+"""
+_MOST: Final = 8
+"""Causes with the same command that a row is compared with."""
+_SHARED_OF_OBJECT: Final = 60
+"""The same of two rules about one object, whose own words may be alike."""
+_EFFECTS: Final = frozenset(
+    ("migration-retry-loop", "node-drain-held", "node-update-held", "node-without-health-check", "vmi-evacuation-stuck")
+)
+"""Rules about what something else leads to.
+
+The rule about the cause itself has more room for the remedy.
+"""
+
+
+def _by_vm(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows without those of VMIs that repeat what the same rule says of their VM."""
+    vms = {(*_vm(row), row.rule, row.message): row for row in rows if row.result.obj.kind == VM.kind and _counts(row)}
+    groups: dict[int, list[ReportRow]] = {}
+    for row in rows:
+        first = vms.get((*_vm(row), row.rule, row.message)) if row.result.obj.kind == VMI.kind else None
+        if first is not None and first.word == row.word:
+            groups.setdefault(id(first), [first]).append(row)
+    return _joined(rows, groups.values())
+
+
+def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return one row for all with the same command and cause.
+
+    Rows with the same change of an object are repaired by it together. Several causes may ask for
+    a look at an object, or an edit: then the messages have to name the same one.
+    """
+    by_command: dict[Hashable, list[list[ReportRow]]] = {}
+    for row in rows:
+        told = command(row) if _counts(row) else ""
+        if not told or told.startswith("virt-admit "):
+            continue
+        groups = by_command.setdefault((row.result.cluster, told), [])
+        is_read = told.startswith(_READS)
+        same = next((each for each in groups[:_MOST] if _is_one(each[0], row, is_read=is_read)), None)
+        if same is None:
+            groups.append([row])
+        else:
+            same.append(row)
+    return _joined(rows, [group for groups in by_command.values() for group in groups])
+
+
+def _is_one(one: ReportRow, other: ReportRow, *, is_read: bool) -> bool:
+    """Return whether rows with one command have one cause.
+
+    Rows of one rule about one object are about different places of it.
+    """
+    if is_read:
+        return _is_same(one, other, _SHARED)
+    return (one.rule, *_vm(one)) != (other.rule, *_vm(other))
+
+
+def _by_object(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows without those that repeat why something fails now with the same object."""
+    failing = {_vm(row): [row] for row in reversed(rows) if row.rule in ONGOING and _counts(row)}
+    for row in rows:
+        if row.rule in _OF_DRAINS:  # they have a remedy of their own, and are numerous
+            continue
+        group = failing.get(_vm(row), [row])
+        if group[0] is not row and _counts(row) and _is_same(group[0], row, _SHARED_OF_OBJECT):
+            group.append(row)
+    return _joined(rows, failing.values())
+
+
+def _is_same(one: ReportRow, other: ReportRow, size: int) -> bool:
+    """Return whether the messages of two rules have so many characters in common, with a name.
+
+    Rows of one rule have the same words for different causes.
+    """
+    if one.rule == other.rule:
+        return False
+    return not _phrases(one.message, size).isdisjoint(_phrases(other.message, size))
+
+
+def _phrases(message: str, size: int) -> set[str]:
+    """Return from each word on the words with so many characters, if a name or number is one."""
+    words = [word.strip(".,:;()") for word in message.split()]
+    found: set[str] = set()
+    for first in range(len(words)):
+        text = ""
+        for word in words[first:]:
+            text = f"{text} {word}"
+            if len(text) > size:
+                if _NAME.search(text):
+                    found.add(text)
+                break
+    return found
+
+
+_NAME: Final = re.compile(r"\d|[a-z][-/][a-z]")
+"""What names of objects have, and words of a sentence seldom."""
+
+
+def _without_advice(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows without advice about drains of VMs that cannot run, which names its rules."""
+    stuck = {_vm(row): row for row in reversed(rows) if row.rule in _CANNOT_RUN and _counts(row)}
+    later: dict[int, list[ReportRow]] = {}
+    for row in rows:
+        cause = stuck.get(_vm(row)) if row.result.obj.kind in _KINDS else None
+        if cause is not None and (_is_advice(row) or _is_cause(row.unseen, cause)):
+            later.setdefault(id(cause), []).append(row)
+    dropped = {id(row) for group in later.values() for row in group}
+    return [_later(row, later.get(id(row), ())) for row in rows if id(row) not in dropped]
+
+
+def _is_advice(row: ReportRow) -> bool:
+    return row.rule in _OF_DRAINS and _counts(row) and row.action is not Action.DENY
+
+
+def _is_cause(unseen: str, cause: ReportRow) -> bool:
+    """Return whether a row names the object that could not be read."""
+    missing = _OBJECT.search(unseen)
+    return missing is not None and f"{missing[1]}" in cause.message
+
+
+_OBJECT: Final = re.compile(r"[a-z]+\.[a-z.]+ (?:[^ /]+/)?([^ ,]+)")
+"""How missing data is named: ``plural.group namespace/name``."""
+
+
+def _later(row: ReportRow, advice: Sequence[ReportRow]) -> ReportRow:
+    return row._replace(later=tuple(dict.fromkeys(each.rule for each in advice if not each.unseen)))
+
+
+def _by_strategy(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows with one about the eviction strategy of each VM, and no further audits."""
+    strategies: dict[Hashable, list[ReportRow]] = {}
+    for row in rows:
+        if row.rule in _STRATEGIES and _counts(row):
+            strategies.setdefault(_vm(row), []).append(row)
+    return _joined(rows, map(_of_strategy, strategies.values()))
+
+
+def _of_strategy(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the row that says most, with the audits of other rules."""
+    first = max(rows, key=lambda row: (row.action or Action.OFF, -_OF_DRAINS.index(row.rule)))
+    return [first, *(row for row in rows if row.action is Action.AUDIT and row.rule != first.rule)]
+
+
+_KINDS: Final = frozenset((VM.kind, VMI.kind))
+
+
+def _vm(row: ReportRow) -> tuple[str, str | None, str | None]:
+    """Return the cluster and name of a VM, which its VMI has too."""
+    return row.result.cluster, row.result.obj.namespace, row.result.obj.name
+
+
+def _counts(row: ReportRow) -> bool:
+    """Return whether a row is a finding about an object of a cluster, which has a name."""
+    found = row.action not in (None, Action.OFF) and not row.fixed
+    return found and row.location is None and bool(row.result.obj.name)
+
+
+def _joined(rows: Sequence[ReportRow], groups: Iterable[Sequence[ReportRow]]) -> list[ReportRow]:
+    """Return the rows, with the strictest of each group in the place of its first one."""
+    place: dict[int, ReportRow | None] = {}
+    order = {id(row): index for index, row in enumerate(rows)}
+    for group in groups:
+        if len(group) < 2:
+            continue
+        first = max(group, key=lambda row: (row.action or Action.OFF, row.rule not in _EFFECTS))
+        rest = [row for row in group if row is not first]
+        alike = [row for row in rest if _is_alike(row, first)]
+        others = [name for row in rest if not _is_alike(row, first) for name in _names(row, first)]
+        same = [name for row in alike for name in (row.result.called, *row.alike)]
+        place |= dict.fromkeys(map(id, group))
+        place[min(map(id, group), key=lambda each: order[each])] = first._replace(
+            others=tuple(dict.fromkeys((*first.others, *others))),
+            alike=tuple(dict.fromkeys((*first.alike, *same))),
+        )
+    found = (place.get(id(row), row) for row in rows)
+    return [row for row in found if row is not None]
+
+
+def _is_alike(row: ReportRow, first: ReportRow) -> bool:
+    """Return whether a row says what the first one says, about another object of its kind."""
+    kinds = row.result.obj.kind == first.result.obj.kind
+    return kinds and row.rule == first.rule and row.result.called != first.result.called
+
+
+def _names(row: ReportRow, first: ReportRow) -> tuple[str, ...]:
+    """Return the names of a row's object and rule, and those that it stands for."""
+    return (where(row, first), *row.others, *row.alike)
