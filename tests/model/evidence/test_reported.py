@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.builders import manifest
+from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.model.evidence import reported
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW = "2026-11-26T12:00:00Z"
@@ -57,6 +59,17 @@ def test_events_are_read_for_what_is_near():
     cluster = Snapshot([VM, volume()], ["*"], time=NOW)
     reported.around([VM], cluster, (), lambda objects: asked.extend(each.name for each in objects))
     assert asked == ["db", "db-root"]
+
+
+def test_a_live_cluster_makes_a_new_view_of_an_object_at_each_look_up():
+    claim = manifest("v1", "PersistentVolumeClaim", "db-root", "shop", spec={"volumeName": "pv-1"})
+    lost = manifest("v1", "PersistentVolume", "pv-1", status={"phase": "Failed", "message": WHY})
+    stores = [KindStore(kind, packed=True) for kind in (kinds.VM, kinds.PVC, kinds.PV)]
+    for store, obj in zip(stores, (VM, claim, lost), strict=True):
+        store.upsert(obj.data)
+    cluster = ClusterCache(stores)
+    (found,) = reported.around([cluster.get(kinds.VM, "shop", "db")], cluster, ())
+    assert str(found) == f"PersistentVolume pv-1 reports: phase Failed: {WHY}"
 
 
 def test_objects_that_a_text_names():

@@ -49,6 +49,10 @@ _LEAVES: Final = frozenset(
 _NUMEROUS: Final = frozenset((VM.kind, VMI.kind, POD.kind, PVC.kind))
 
 
+Address = tuple[str, str, str, str]
+"""Group, kind, namespace and name: a live cluster makes a new view of an object at each look-up."""
+
+
 class Mention(NamedTuple):
     """A text in an object that may be the name of another one."""
 
@@ -81,15 +85,15 @@ class Mentions:
         for obj in kept:
             for key in filter(None, (obj.name, obj.metadata["uid"].text)):
                 self._by_name.setdefault(key, {}).setdefault(obj.namespace, []).append(obj)
-        self._by: dict[int, dict[int, Object]] = {}
-        """By the ``id`` of an object those that name it, by their own."""
+        self._by: dict[Address, dict[Address, Object]] = {}
+        """By the address of an object those that name it, by their own."""
         for obj in kept:
             for named in self._named_by(obj):
-                self._by.setdefault(id(named), {})[id(obj)] = obj
+                self._by.setdefault(_address(named), {})[_address(obj)] = obj
 
     def named_in(self, texts: Iterable[str]) -> list[Object]:
         """Return the objects that texts name together with their kinds, such as ``Plan system-upgrade/agent``."""
-        found: dict[int, Object] = {}
+        found: dict[Address, Object] = {}
         for text in texts:
             words = _WITH_PLACE.findall(text)
             kinds_named = set(words)
@@ -98,25 +102,26 @@ class Mentions:
                 places = self._by_name.get(name.rstrip(".:,"), {})
                 for obj in chain.from_iterable(islice(places.values(), _SHARED)):
                     if obj.kind in kinds_named and before in ("", obj.namespace):
-                        found[id(obj)] = obj
+                        found[_address(obj)] = obj
         return list(found.values())
 
     def around(self, start: Iterable[Object]) -> list[Near]:
         """Return the objects that are reached from some, these first, then the nearest. Other guests are left out."""
-        found = {id(obj): Near(0, obj) for obj in start}
+        found = {_address(obj): Near(0, obj) for obj in start}
         own = {(near.obj.namespace, near.obj.name) for near in found.values()}
         queue = deque(found.values())
         while queue and len(found) < _MOST:
             near = queue.popleft()
             for obj in self._neighbours(near.obj) if near.distance < _FARTHEST else ():
-                if id(obj) not in found and _guest(obj) in (None, *own):
-                    found[id(obj)] = Near(near.distance + 1, obj)
-                    queue.append(found[id(obj)])
+                address = _address(obj)
+                if address not in found and _guest(obj) in (None, *own):
+                    found[address] = Near(near.distance + 1, obj)
+                    queue.append(found[address])
         return list(found.values())
 
     def _neighbours(self, obj: Object) -> Iterator[Object]:
         yield from self._named_by(obj)
-        by = self._by.get(id(obj), {})
+        by = self._by.get(_address(obj), {})
         if len(by) <= _SHARED and obj.kind not in _HUBS:
             yield from by.values()
 
@@ -126,8 +131,12 @@ class Mentions:
         for mention in (Mention(obj.name, obj.namespace, ""), *uids, *_mentions(obj)):
             places = self._by_name.get(mention.name)
             for other in chain.from_iterable(_meant(mention, obj, places)) if places else ():
-                if other is not obj and mention.kind in ("", other.kind):
+                if mention.kind in ("", other.kind):
                     yield other
+
+
+def _address(obj: Object) -> Address:
+    return obj.group, obj.kind, obj.namespace, obj.name
 
 
 def _guest(obj: Object) -> tuple[str, str] | None:
