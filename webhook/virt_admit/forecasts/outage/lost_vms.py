@@ -295,17 +295,9 @@ def _row(
     if comes and (never := lost_webhooks.never(vmi, hooks, loss)) is not None:
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
-        full = room.nowhere.get(pod.full_name, "")
-        why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"
-        if bound:
-            why = f"{why}; and no other node can run it: {bound}"
-            way = f"{lost_storage.elsewhere(pod, loss)}, and {_acting(node, coverage)}"
-        elif full:
-            why, way = f"{why}; and no node takes it: {full}", f"{makes_room(pod.fault)}, and {_acting(node, coverage)}"
-        elif room.fits is False and pod.full_name not in room.safe:
-            why = f"{why}; and not all VMs find a place"
-        way = awaited_return.of_silent(node, loss.cluster) or way
-        return row(LossOutcome.NEVER, why, way, by_hand=None if bound or gone or full else by_hand)
+        why, way = _without_check(case, pod, loss, coverage, room, bound)
+        held = bound or gone or pod.full_name in room.nowhere
+        return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
     if comes and disk is not None and disk.certain:
@@ -326,6 +318,21 @@ def _row(
         parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss, hooks.later),
         by_hand=by_hand,
     )
+
+
+def _without_check(
+    case: _Case, pod: Pod, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str
+) -> tuple[str, str]:
+    """Return why a VM does not restart where no health check acts, and the remedy: what else it lacks is said too."""
+    node, acting = case.node, _acting(case.node, coverage)
+    why, way = _unattended(node, coverage), f"{acting}; or, {_by_hand(node, loss.cluster)}"
+    if bound:
+        why, way = f"{why}; and no other node can run it: {bound}", f"{lost_storage.elsewhere(pod, loss)}, and {acting}"
+    elif full := room.nowhere.get(pod.full_name, ""):
+        why, way = f"{why}; and no node takes it: {full}", f"{makes_room(pod.fault)}, and {acting}"
+    elif room.fits is False and pod.full_name not in room.safe:
+        why = f"{why}; and not all VMs find a place"
+    return why, awaited_return.of_silent(node, loss.cluster) or way
 
 
 def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss: Loss) -> Iterator[tuple[str, str]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Protocol
 
 from virt_admit.model.evidence import complaints
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions, Near
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, PVC, VM, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
 
@@ -20,6 +21,12 @@ MOST: Final = 6
 """Objects that are shown: an administrator reads them all."""
 _LONGEST: Final = 300
 """Characters of what an object reports."""
+_JUDGED: Final = frozenset(
+    (VM.kind, VMI.kind, VMIM.kind, POD.kind, PVC.kind, DATA_VOLUME.kind, "ReplicaSet", NODE.kind)
+)
+"""Kinds of which virt-admit says itself what is wrong. Storage operators have nodes of their own."""
+ANY_GROUP: Final = re.compile("")
+"""Objects of every API group."""
 _WORD: Final = re.compile(r"[\w.-]{5,}")
 _ENOUGH: Final = 0.8
 """The share of the words of a complaint that, where they were said before, make it a repetition."""
@@ -72,7 +79,7 @@ def around(
         said: the texts that stand beside it. What they say already is left out.
         read: adds the events about some objects to the cluster, where it does not have them.
     """
-    mentions = Mentions(cluster, {obj.namespace for obj in start})
+    mentions = Mentions(cluster, {obj.namespace for obj in start}, start)
     near = mentions.around(start)
     read([each.obj for each in near])
     return _reported(near, cluster, said)
@@ -84,10 +91,37 @@ def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[Reported
     return _reported(mentions.around(mentions.named_in(said)), cluster, said)
 
 
+def of_cluster(
+    cluster: WholeCluster, said: Collection[str], groups: re.Pattern[str] = ANY_GROUP
+) -> tuple[ReportedProblem, ...]:
+    """Return what objects have reported as wrong for long, the newest first.
+
+    Guests, their migrations, disks and pods are left out: virt-admit judges them itself. So are nodes.
+
+    Args:
+        cluster: the cluster.
+        said: as above.
+        groups: the API groups of the objects.
+    """
+    known = set(_words(" ".join(said)))
+    found = (
+        complaint
+        for obj in cluster
+        if obj.kind not in _JUDGED and groups.search(obj.group)
+        for complaint in islice(complaints.lasting(obj, cluster), 1)
+    )
+    shown: list[ReportedProblem] = []
+    for complaint in sorted(found, key=lambda each: clock.stamp(each.time) or "", reverse=True):
+        if not _repeats(complaint, known):
+            known.update(_words(complaint.words))
+            shown.append(_problem(complaint))
+    return tuple(shown)
+
+
 def _reported(near: Sequence[Near], cluster: Cluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
     known = set(_words(" ".join(said)))
     found: list[ReportedProblem] = []
-    for obj in (each.obj for each in near if each.obj.kind != VMIM.kind):
+    for obj in (each.obj for each in near if kinds.of(each.obj) not in (VMIM, NODE)):
         new = (each for each in complaints.of(obj, cluster) if not _repeats(each, known))
         if (first := next(new, None)) is not None:
             known.update(_words(first.words))
