@@ -33,6 +33,13 @@ def test_what_is_said_already_is_left_out():
     assert around(volume(), said=[f"it does not start: {WHY}."]) == ()
 
 
+def test_the_same_error_after_another_beginning_is_left_out():
+    said = "volume pvc-1 cannot be attached: rpc error: code = NotFound desc = node worker-3 was not found"
+    message = f"AttachVolume.Attach failed for volume pvc-1 : {said.partition(': ')[2]}"
+    assert around(volume(message=message), said=[said]) == ()
+    assert around(volume(message=f"{message} in zone-7"), said=[said]) != ()
+
+
 def test_two_objects_do_not_say_the_same():
     owned = manifest(
         "storage.example.com/v1", "Copy", "copy-1", "shop",

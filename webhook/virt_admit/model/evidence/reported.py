@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Protocol
@@ -30,6 +30,9 @@ ANY_GROUP: Final = re.compile("")
 _WORD: Final = re.compile(r"[\w.-]{5,}")
 _ENOUGH: Final = 0.8
 """The share of the words of a complaint that, where they were said before, make it a repetition."""
+
+_END: Final = 4
+"""Words at the end of a message that make it the same message after another beginning."""
 
 
 class WholeCluster(Cluster, Protocol):
@@ -103,7 +106,7 @@ def of_cluster(
         said: as above.
         groups: the API groups of the objects.
     """
-    known = set(_words(" ".join(said)))
+    known = _Said(said)
     found = (
         complaint
         for obj in cluster
@@ -112,30 +115,47 @@ def of_cluster(
     )
     shown: list[ReportedProblem] = []
     for complaint in sorted(found, key=lambda each: clock.stamp(each.time) or "", reverse=True):
-        if not _repeats(complaint, known):
-            known.update(_words(complaint.words))
+        if not known.repeats(complaint):
+            known.add(complaint.words)
             shown.append(_problem(complaint))
     return tuple(shown)
 
 
 def _reported(near: Sequence[Near], cluster: Cluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
-    known = set(_words(" ".join(said)))
+    known = _Said(said)
     found: list[ReportedProblem] = []
     for obj in (each.obj for each in near if kinds.of(each.obj) not in (VMIM, NODE)):
-        new = (each for each in complaints.of(obj, cluster) if not _repeats(each, known))
+        new = (each for each in complaints.of(obj, cluster) if not known.repeats(each))
         if (first := next(new, None)) is not None:
-            known.update(_words(first.words))
+            known.add(first.words)
             found.append(_problem(first))
     return tuple(found[:MOST])
 
 
+class _Said:
+    """The words that stand there already."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._words: set[str] = set()
+        self._text = ""
+        self.add(" ".join(texts))
+
+    def add(self, text: str) -> None:
+        """Count another text."""
+        words = _words(text)
+        self._words.update(words)
+        self._text += f" {' '.join(words)} "
+
+    def repeats(self, complaint: Complaint) -> bool:
+        """Whether a complaint has nothing new: nearly all of its words, or its end, where errors have their cause."""
+        words = _words(complaint.message or complaint.words)
+        end = words[-_END:]
+        told = len(end) == _END and f" {' '.join(end)} " in self._text
+        return told or sum(word in self._words for word in words) >= _ENOUGH * len(words)
+
+
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
-
-
-def _repeats(complaint: Complaint, known: set[str]) -> bool:
-    words = _words(complaint.message or complaint.words)
-    return sum(word in known for word in words) >= _ENOUGH * len(words)
 
 
 def _problem(complaint: Complaint) -> ReportedProblem:
