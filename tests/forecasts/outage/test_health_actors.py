@@ -102,6 +102,8 @@ OTHERS = {"n2": "10.0.0.2"}
         (IPMI | {"nodeparameters": {"--ip": ALL, "--ipport": OTHERS}}, None),
         (IPMI | {"nodeparameters": {"--ipport": ALL}}, False),
         (IPMI | {"nodeparameters": {"--ipport": ALL}, "sharedSecretName": "fence"}, True),
+        (IPMI | {"nodeSecretNames": {"n1": "one", "n2": "two"}}, None),
+        (IPMI | {"nodeparameters": {"--ip": ALL}, "retrycount": -1}, None),
         (IPMI, False),
         ({}, False),
         ({"agent": "fence_aws", "nodeparameters": {"--plug": OTHERS}}, False),
