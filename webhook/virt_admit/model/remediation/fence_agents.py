@@ -40,10 +40,10 @@ def refusal(template: Object, node: str) -> str:
         Unseen: a Secret may hold what is missing, or the agent may not need it.
     """
     spec = far_spec(template)
-    if broken := next(_broken(template, node), ""):
-        return f"{template.kind} {template.full_name} has {broken}"
     if doubt := next(_doubts(template, node), ""):
         raise Unseen(f"whether {doubt}")
+    if broken := next(_broken(template, node), ""):
+        return f"{template.kind} {template.full_name} has {broken}"
     missing = list(_missing(template, node))
     if not missing and _has_own(template, node):
         return ""
