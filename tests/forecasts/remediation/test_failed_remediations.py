@@ -99,6 +99,8 @@ def test_an_agent_that_never_runs(spec, words):
     assert found is not None
     assert found.reason == f"FenceAgentsRemediation ops/w1 has not ended its fence agent for 60 min, {words}"
     assert found.remedy.endswith("makes again: kubectl delete fenceagentsremediation w1 -n ops")
+    assert ("runs no agent" in found.remedy) is ("log" in words)
+    assert words.removeprefix("and has") in found.remedy or "log" in words
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRem
         because = ""
     why = because.removeprefix(title) or " only the log of its operator says why"
     reason = f"{title} has not ended its fence agent for {duration(lasts or timedelta())}, and{why}"
-    first = "correct that in its template" if because else "see the log of its operator"
+    own = f"correct the template of {title} (it{because.removeprefix(title)})"
+    first = own if because else f"see the log of the operator of {title}, which runs no agent"
     way = f"{first}, then delete that {obj.kind}, which {check.kind} {check.name} makes again"
     return FailedRemediation(reason, typed(way, about("delete", obj, FAR)))
 
