@@ -81,7 +81,9 @@ func (a *agent) install(name string) func() []Run {
 			pattern = "*"
 		}
 		if call.Fails {
-			fmt.Fprintf(script, "%s) sleep %f; exit 1;;\n", pattern, call.Takes)
+			// A child that inherits the output outlives a try that is killed, and the operator waits for it. Those of fence
+			// agents do not inherit it (ClusterLabs/fence-agents:lib/fencing.py.py#run_command).
+			fmt.Fprintf(script, "%s) sleep %f >/dev/null 2>&1; exit 1;;\n", pattern, call.Takes)
 		} else {
 			fmt.Fprintf(script, "%s) exec sleep %f;;\n", pattern, call.Takes)
 		}
