@@ -173,7 +173,9 @@ def _told_before(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterato
     (actor,) = health_actors.coverage(NODE, loss).actors
     ended, fenced = _end(answer), _fenced(given, answer)
     succeeded = ended is not None and ended["conditions"]["Succeeded"].startswith("True")
-    if actor.refuses:
+    if actor.refuses and answer["refused"] and succeeded:
+        yield "rejected by the operator's webhook", ""  # a parameter of other nodes is in the Secret too
+    elif actor.refuses:
         yield "refused", f"fenced after {ended}, although {actor.refuses}" if succeeded else ""
     elif actor.unseen:
         yield "not certain", ""
