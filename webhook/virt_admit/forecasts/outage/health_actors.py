@@ -354,8 +354,9 @@ def _freed(view: _Watch, course: FirstRemediator, machine: Object | None, node: 
         measured = [own] if own is not None and view.watch.check.kind is kinds.NHC else None
         takes = remediators.snr_duration(loss.cluster, measured) // SECOND
         return FreedPods(Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True))
-    if kind is kinds.FAR_TEMPLATE:
-        return FreedPods(Seconds(0, None), POD_GONE, _strategy(step, loss.cluster, automatic=False))
+    if kind is kinds.FAR_TEMPLATE:  # it fails for good after its tries, or another remediator goes on
+        tries = seconds(stage.takes) if stage is view.stages[-1] else Seconds(0, None)
+        return FreedPods(tries, POD_GONE, _strategy(step, loss.cluster, automatic=False))
     return FreedPods(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
 
 
