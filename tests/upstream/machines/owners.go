@@ -369,10 +369,13 @@ func (w *world) list(ctx context.Context, inner client.WithWatch, list client.Ob
 func (w *world) evict(
 	_ context.Context, _ client.Client, _ string, pod, made client.Object, _ ...client.SubResourceCreateOption,
 ) error {
-	grace := made.(*policyv1.Eviction).DeleteOptions.GracePeriodSeconds
+	grace := int64(30) // of the pod itself, on a node that reports
+	if options := made.(*policyv1.Eviction).DeleteOptions; options != nil && options.GracePeriodSeconds != nil {
+		grace = *options.GracePeriodSeconds
+	}
 	for _, each := range w.nodes {
 		if slices.ContainsFunc(each.given.Pods, func(one Pod) bool { return one.Name == pod.GetName() }) {
-			return each.evict(pod.GetName(), *grace)
+			return each.evict(pod.GetName(), grace)
 		}
 	}
 	return apierrors.NewNotFound(corev1.Resource("pods"), pod.GetName())
