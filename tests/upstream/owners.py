@@ -1,7 +1,7 @@
-"""Random clusters of Cluster API that lose nodes, for the comparison with its own controllers in ``machines.py``.
+"""Random clusters of Cluster API that lose nodes, for the comparison in ``machines.py``.
 
-A MachineHealthCheck marks the Machines. MachineSets and KubeadmControlPlane delete them, one after the other where they
-must, and the controller of Machines drains the nodes and deletes them.
+A MachineHealthCheck marks the Machines. MachineSets and KubeadmControlPlane delete them in turn,
+and the controller of Machines drains the nodes and deletes them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from tests.forecasts.outage import losses
 from virt_admit.forecasts.outage import health_actors, machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import NODE_GONE, detection
-from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.objects import Object
 
 _NAMESPACE: Final = "c"
 _BEGAN: Final = "2000-01-01T00:00:00Z"
@@ -31,34 +29,51 @@ _INFRASTRUCTURE: Final = "infrastructure.cluster.x-k8s.io"
 _CORE, _CONTROL_PLANE = "cluster.x-k8s.io/v1beta2", "controlplane.cluster.x-k8s.io/v1beta2"
 
 
-def owners(seed: int) -> dict[str, Any]:
+def replaced(seed: int) -> dict[str, Any]:
     """Return a cluster, which of its nodes are lost, and what holds up the owners of its Machines."""
     rng = random.Random(seed)
     masters = [f"cp-{number}" for number in range(rng.choice((1, 3, 3, 5)))]
     workers = [f"w-{number}" for number in range(rng.randint(2, 6))]
     lost = rng.sample(masters, min(len(masters) // 2 or rng.randint(0, 1), rng.choice((0, 0, 1, 1, 2))))
-    lost += rng.sample(workers, min(len(workers), rng.choice((0, 1, 1, 2, 3)) if lost else rng.choice((1, 1, 2, 3))))
+    lost += rng.sample(
+        workers,
+        min(len(workers), rng.choice((0, 1, 1, 2, 3)) if lost else rng.choice((1, 1, 2, 3))),
+    )
     control = _control_plane(rng, len(masters))
     deployment, machine_set = _machine_set(rng, len(workers))
     drains = rng.choice((None, None, None, 120, 900))
-    for owner in (control["spec"]["machineTemplate"], deployment["spec"]["template"], machine_set["spec"]["template"]):
+    for owner in (
+        control["spec"]["machineTemplate"],
+        deployment["spec"]["template"],
+        machine_set["spec"]["template"],
+    ):
         owner["spec"] |= {"deletion": {"nodeDrainTimeoutSeconds": drains}} if drains else {}
     made = [_machine(name, control, rng, drains) for name in masters]
     made += [_machine(name, machine_set, rng, drains) for name in workers]
-    _disturb(made, control, rng)
+    _disturb(made, control, lost, rng)
     objects = [
         *(_node(name, master=name in masters) for name in (*masters, *workers)),
         *(_cluster(rng), control, deployment, machine_set, *made),
         *(_check(pool, rng) for pool in ("masters", "workers")),
     ]
     vms = {name: [_vm(f"vm-{name}-{number}", rng) for number in range(rng.randint(0, 2))] for name in lost}
-    return {"objects": objects, "lost": sorted(lost), "vms": vms, "provider": rng.choice((0, 0, 60, 240))}
+    return {
+        "objects": objects,
+        "lost": sorted(lost),
+        "vms": vms,
+        "provider": rng.choice((0, 0, 60, 240)),
+    }
 
 
-def _disturb(machines: list[losses.Manifest], control: losses.Manifest, rng: random.Random) -> None:
+def _disturb(
+    machines: list[losses.Manifest],
+    control: losses.Manifest,
+    lost: list[str],
+    rng: random.Random,
+) -> None:
     """Let one Machine of the control plane be new, be deleted, or replace another one."""
     own = machines[rng.randrange(control["spec"]["replicas"])]
-    chance = rng.random()
+    chance = rng.random() if own["status"]["nodeRef"]["name"] not in lost else rng.uniform(0.2, 1)
     if chance < 0.1:
         own["status"] = {"conditions": []}
     elif chance < 0.2:
@@ -87,21 +102,39 @@ def _control_plane(rng: random.Random, replicas: int) -> losses.Manifest:
         "finalizers": ["kubeadm.controlplane.cluster.x-k8s.io"],
         "ownerReferences": [{"apiVersion": _CORE, "kind": "Cluster", "name": "c", "uid": "c"}],
     }
-    spec = {"replicas": replicas, "version": "v1.35.0" if upgrades else _VERSION, "machineTemplate": {"spec": template}}
+    spec = {
+        "replicas": replicas,
+        "version": "v1.35.0" if upgrades else _VERSION,
+        "machineTemplate": {"spec": template},
+    }
     return losses.manifest(
-        _CONTROL_PLANE, "KubeadmControlPlane", "cp", _NAMESPACE, metadata=metadata, spec=spec, status=status
+        _CONTROL_PLANE,
+        "KubeadmControlPlane",
+        "cp",
+        _NAMESPACE,
+        metadata=metadata,
+        spec=spec,
+        status=status,
     )
 
 
 def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]:
     template = {"metadata": {"labels": _NAMES | {"pool": "workers"}}, "spec": _machine_spec()}
-    shared = {"clusterName": "c", "replicas": replicas, "selector": {"matchLabels": {"pool": "workers"}}}
+    shared = {
+        "clusterName": "c",
+        "replicas": replicas,
+        "selector": {"matchLabels": {"pool": "workers"}},
+    }
     limit = rng.choice((None, None, None, 1, 2, "34%", 0))
     newer = rng.random() < 0.1
     revision = "machinedeployment.clusters.x-k8s.io/revision"
     yield losses.manifest(
         *(_CORE, "MachineDeployment", "workers", _NAMESPACE),
-        metadata={"uid": "md", "annotations": {revision: "2" if newer else "1"}, "labels": dict(_NAMES)},
+        metadata={
+            "uid": "md",
+            "annotations": {revision: "2" if newer else "1"},
+            "labels": dict(_NAMES),
+        },
         spec={**shared, "template": template} | ({} if limit is None else {"remediation": {"maxInFlight": limit}}),
     )
     skipped = rng.choice(("", "", "", "All", "ControlPlaneIsStable", "KubeadmVersionSkew"))
@@ -113,7 +146,10 @@ def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]
             "labels": _NAMES | {"cluster.x-k8s.io/deployment-name": "workers"},
             "ownerReferences": [_owner(_CORE, "MachineDeployment", "workers", "md")],
         },
-        spec={**shared, "template": {"metadata": dict(template["metadata"]), "spec": _machine_spec()}},
+        spec={
+            **shared,
+            "template": {"metadata": dict(template["metadata"]), "spec": _machine_spec()},
+        },
     )
 
 
@@ -133,14 +169,26 @@ def _machine(name: str, owner: losses.Manifest, rng: random.Random, drains: int 
     made = losses.manifest(
         *(_CORE, "Machine", f"machine-{name}", _NAMESPACE),
         metadata={
-            **{"labels": labels, "uid": f"machine-{name}", "annotations": {} if is_set else {hook: ""}},
+            **{
+                "labels": labels,
+                "uid": f"machine-{name}",
+                "annotations": {} if is_set else {hook: ""},
+            },
             "creationTimestamp": f"1999-12-0{rng.randint(1, 4)}T00:00:00Z",
             "finalizers": ["machine.cluster.x-k8s.io"],
             "ownerReferences": [
-                _owner(owner["apiVersion"], owner["kind"], owner["metadata"]["name"], owner["metadata"]["uid"])
+                _owner(
+                    owner["apiVersion"],
+                    owner["kind"],
+                    owner["metadata"]["name"],
+                    owner["metadata"]["uid"],
+                )
             ],
         },
-        spec={**_machine_spec(f"machine-{name}", "GenericInfrastructureMachine"), "providerID": f"generic://{name}"},
+        spec={
+            **_machine_spec(f"machine-{name}", "GenericInfrastructureMachine"),
+            "providerID": f"generic://{name}",
+        },
         status={"nodeRef": {"name": name}, "conditions": [_condition("EtcdMemberHealthy", "True")]},
     )
     if rng.random() < 0.1:  # by hand: its owner takes that back
@@ -154,7 +202,13 @@ def _owner(version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
 
 
 def _condition(kind: str, status: str) -> dict[str, Any]:
-    return {"type": kind, "status": status, "lastTransitionTime": "1999-12-30T00:00:00Z", "reason": "Test", "message": ""}
+    return {
+        "type": kind,
+        "status": status,
+        "lastTransitionTime": "1999-12-30T00:00:00Z",
+        "reason": "Test",
+        "message": "",
+    }
 
 
 def _node(name: str, *, master: bool) -> losses.Manifest:
@@ -167,7 +221,11 @@ def _node(name: str, *, master: bool) -> losses.Manifest:
 
 
 def _cluster(rng: random.Random) -> losses.Manifest:
-    reference = {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"}
+    reference = {
+        "apiGroup": "controlplane.cluster.x-k8s.io",
+        "kind": "KubeadmControlPlane",
+        "name": "cp",
+    }
     spec = {"controlPlaneRef": reference, "controlPlaneEndpoint": {"host": "api", "port": 6443}}
     status = {
         "initialization": {"infrastructureProvisioned": True, "controlPlaneInitialized": True},
@@ -195,7 +253,7 @@ def _vm(name: str, rng: random.Random) -> dict[str, Any]:
     return {"name": name, "strategy": strategy, "tolerates": tolerates, "grace": grace}
 
 
-# --- what the program is asked ---------------------------------------------------------------------------------------
+# --- what the program is asked --------------------------------------------------------------------
 
 _TEMPLATE: Final = "GenericInfrastructureMachineTemplate"
 
@@ -207,7 +265,11 @@ def loss_of(given: Mapping[str, Any]) -> Loss:
 
 
 def _guest(node: str, vm: Mapping[str, Any]) -> list[losses.Manifest]:
-    toleration = {"key": machine_replacement.UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+    toleration = {
+        "key": machine_replacement.UNREACHABLE,
+        "operator": "Exists",
+        "effect": "NoExecute",
+    }
     if vm["tolerates"] is not None:
         toleration |= {"tolerationSeconds": vm["tolerates"]}
     return losses.vm(
@@ -235,7 +297,12 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 def _pod(vm: Mapping[str, Any], node: str, loss: Loss) -> dict[str, Any]:
     stays = loss.taint_delay(node) is None or vm["tolerates"] is None
     deleted = None if stays else detection(loss).low + vm["tolerates"]
-    return {"name": vm["name"], "refused": vm["strategy"] != "None", "deleted": deleted, "grace": vm["grace"] + 30}
+    return {
+        "name": vm["name"],
+        "refused": vm["strategy"] != "None",
+        "deleted": deleted,
+        "grace": vm["grace"] + 30,
+    }
 
 
 def _background(machines: list[str]) -> Iterator[losses.Manifest]:
@@ -257,33 +324,34 @@ def _background(machines: list[str]) -> Iterator[losses.Manifest]:
         yield losses.manifest(version, "GenericInfrastructureMachine", name, _NAMESPACE, metadata=metadata, spec={})
     data = {key: base64.b64encode(b"x").decode() for key in ("tls.crt", "tls.key", "value")}
     for purpose in ("ca", "etcd", "sa", "proxy", "kubeconfig"):
-        kind = {"type": "Opaque" if purpose == "kubeconfig" else "cluster.x-k8s.io/secret", "data": data}
+        kind = {
+            "type": "Opaque" if purpose == "kubeconfig" else "cluster.x-k8s.io/secret",
+            "data": data,
+        }
         yield losses.manifest("v1", "Secret", f"c-{purpose}", _NAMESPACE, metadata={"labels": _NAMES}, **kind)
 
 
-# --- the comparison --------------------------------------------------------------------------------------------------
+# --- the comparison -------------------------------------------------------------------------------
 
 
-def differences(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def differences(given: Mapping[str, Any], owned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what was compared of each lost node, and the disagreement; empty if there is none."""
-    loss, owned = loss_of(given), answer["owned"]
+    loss = loss_of(given)
+    limited = any(each["kind"] == "MachineDeployment" and "remediation" in each["spec"] for each in given["objects"])
     for node in given["lost"]:
         machine = f"machine-{node}"
         (actor,) = health_actors.coverage(node, loss).actors
         gone, said = owned["gone"].get(node), owned["said"].get(machine, "")
-        owner = "master" if node.startswith("cp-") else "worker"
-        theirs = f"{node} gone after {gone}, Machine deleted after {owned['deleted'].get(machine)} ({said})"
-        if actor.unseen:
+        owner = "KubeadmControlPlane" if node.startswith("cp-") else "MachineSet"
+        theirs = f"{node} gone after {gone}, deletion after {owned['deleted'].get(machine)} ({said})"
+        if loss.stopped:
+            yield "the API stops", ""
+        elif actor.unseen:
             yield f"{owner}: cannot be determined", ""
         elif actor.refuses:
             yield f"{owner}: never", "" if gone is None else f"{theirs}, although {actor.refuses}"
         else:
             least = (actor.at.low if actor.at else 0) - NODE_GONE.low
-            most = least + given["provider"] + _SLACK
+            most = _END if limited else least + given["provider"] + _SLACK
             agrees = gone is not None and least - 1 <= gone <= most
-            yield f"{owner}: replaced", "" if agrees else f"{theirs}, not {least} to {most}: {actor.parts}"
-
-
-def objects_of(given: Mapping[str, Any]) -> Snapshot:
-    """Return the cluster alone."""
-    return Snapshot(map(Object, given["objects"]), ["*"])
+            yield f"{owner}: replaced", "" if agrees else f"{theirs}, not {least} to {most}"

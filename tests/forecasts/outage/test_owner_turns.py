@@ -36,7 +36,9 @@ def check():
 def management(control=None, topology=None):
     spec = {"controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "cp"}}
     spec |= {"topology": {"version": topology}} if topology else {}
-    status = {"conditions": [{"type": each, "status": "True"} for each in ("InfrastructureReady", "ControlPlaneInitialized")]}
+    status = {
+        "conditions": [{"type": each, "status": "True"} for each in ("InfrastructureReady", "ControlPlaneInitialized")]
+    }
     yield manifest(CORE, "Cluster", "prod", "capi", spec=spec, status=status)
     found = {"spec": {"version": "v1.34.2"}, "status": {"version": "v1.34.2"}} | (control or {})
     yield manifest(CONTROL, "KubeadmControlPlane", "cp", "capi", **found)
@@ -45,7 +47,14 @@ def management(control=None, topology=None):
 def workers(*, deployment=None, notes=None, template=None, revision="1"):
     labels = {"cluster.x-k8s.io/deployment-name": "workers"}
     metadata = {"labels": labels, "annotations": {REVISION: "1"} | (notes or {})}
-    yield manifest(CORE, "MachineSet", "workers-1", "capi", metadata=metadata, spec={"template": {"spec": template or {}}})
+    yield manifest(
+        CORE,
+        "MachineSet",
+        "workers-1",
+        "capi",
+        metadata=metadata,
+        spec={"template": {"spec": template or {}}},
+    )
     spec = {"replicas": 3} | (deployment or {})
     metadata = {"annotations": {REVISION: revision}}
     yield manifest(CORE, "MachineDeployment", "workers", "capi", metadata=metadata, spec=spec)
@@ -103,10 +112,13 @@ def test_two_deletions_that_end_need_no_more_than_time():
 
 def test_a_machine_of_an_older_revision_is_left_to_the_roll_out():
     found = actor("n1", [NODES, list(management()), list(workers(revision="2"))])
-    assert [each for each in found.unseen if "the roll-out of its MachineDeployment deletes that" in each]
+    assert [each for each in found.unseen if "only the roll-out of its MachineDeployment deletes" in each]
 
 
-UPGRADING = {"spec": {"version": "v1.35.0"}, "status": {"versions": [{"version": "v1.34.2"}, {"version": "v1.35.0"}]}}
+UPGRADING = {
+    "spec": {"version": "v1.35.0"},
+    "status": {"versions": [{"version": "v1.34.2"}, {"version": "v1.35.0"}]},
+}
 NEW = {"spec": {"version": "v1.34.2"}, "status": {}}
 
 
@@ -123,15 +135,23 @@ NEW = {"spec": {"version": "v1.34.2"}, "status": {}}
 def test_an_upgrade_of_the_control_plane_holds_up_machine_sets(control, topology, why):
     above = list(management(control, topology))
     found = actor("n1", [NODES, above, list(workers())])
-    says = f"whether MachineSet workers-1 deletes machine-n1: its preflight check waits, as KubeadmControlPlane cp {why}"
+    says = (
+        f"whether MachineSet workers-1 deletes machine-n1: its preflight check waits, as KubeadmControlPlane cp {why}"
+    )
     assert found.unseen == ((says,) if why else ())
     skips = {"machineset.cluster.x-k8s.io/skip-preflight-checks": "KubeadmVersionSkew, ControlPlaneIsStable"}
     assert actor("n1", [NODES, above, list(workers(notes=skips))]).certain
 
 
 def test_machine_sets_that_may_not_be_read():
-    objects = [NODES, list(management()), [each for each in workers() if each["kind"] != "MachineSet"]]
-    assert actor("n1", objects, unreadable=("machinesets.cluster.x-k8s.io",)).unseen == ("machinesets capi/workers-1",)
+    objects = [
+        NODES,
+        list(management()),
+        [each for each in workers() if each["kind"] != "MachineSet"],
+    ]
+    assert actor("n1", objects, unreadable=("machinesets.cluster.x-k8s.io",)).unseen == (
+        "machinesets.cluster.x-k8s.io capi/workers-1",
+    )
 
 
 def test_the_drain_ends_when_the_owner_says_so():
@@ -146,7 +166,7 @@ def test_the_drain_ends_when_the_owner_says_so():
     assert "the drain of the dead node never ends" in found.refuses
 
 
-# --- KubeadmControlPlane -----------------------------------------------------------------------------------------------
+# --- KubeadmControlPlane --------------------------------------------------------------------------
 
 
 def masters(count=3, **first):
@@ -179,7 +199,13 @@ def test_a_control_plane_replaces_one_machine_at_a_time(node):
 )
 def test_a_control_plane_waits_for_another_machine(first, why):
     if not why:
-        reference = {"apiVersion": CONTROL, "kind": "KubeadmControlPlane", "name": "cp", "controller": True, "uid": "cp"}
+        reference = {
+            "apiVersion": CONTROL,
+            "kind": "KubeadmControlPlane",
+            "name": "cp",
+            "controller": True,
+            "uid": "cp",
+        }
         first["metadata"]["ownerReferences"] = [reference]
         why = "machine-cp-0 is being deleted"
     found = actor("cp-1", [masters(5, **first), list(management())])
@@ -213,7 +239,9 @@ def test_a_replacement_that_fails_too_is_replaced_later(remediation, retries, un
     assert found.certain is not bool(until)
     if until:
         (said,) = found.unseen
-        assert said.startswith("whether KubeadmControlPlane cp deletes machine-cp-0: it replaces machine-x, so that it stays")
+        assert said.startswith(
+            "whether KubeadmControlPlane cp deletes machine-cp-0: it replaces machine-x, so that it stays"
+        )
         assert until in said
 
 

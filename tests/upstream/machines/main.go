@@ -1,8 +1,10 @@
 // machines runs what OpenShift and Cluster API do with the Machine of a dead node, in virtual time.
 //
 // One case a line on standard input, one answer a line on standard output, both JSON. Real are OpenShift's MachineHealthCheck
-// (health_check.go), its drain controller with the rate limiter (openshift.go), and the drain of Cluster API (capi.go). Ours
-// is the API server, which answers evictions as KubeVirt's webhook does, and the deletion of pods by the taint of their node.
+// (health_check.go), its drain controller with the rate limiter (openshift.go), the drain of Cluster API (capi.go), and its
+// controllers for MachineHealthChecks, MachineSets, KubeadmControlPlanes and Machines (owners.go). Ours is the API server,
+// which answers evictions as KubeVirt's webhook does, the deletion of pods by the taint of their node, the provider of
+// infrastructure (provider.go), and what KubeadmControlPlane sees of etcd (etcd.go).
 package main
 
 import (

@@ -1,9 +1,11 @@
-"""Whether the owner of a marked Machine of Cluster API deletes it: one after the other, and not during an upgrade.
+"""Whether the owner of a marked Machine of Cluster API deletes it: in turn, and in no upgrade.
 
-Its health check only marks a Machine (``machine_owners.decide``). Sources, kubernetes-sigs/cluster-api:
-core/reconcilers/machineset/machineset_controller.go#reconcileUnhealthyMachines, machineset_preflight.go#runPreflightChecks;
-controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnhealthyMachines #checkRetryLimits. That it keeps
-the quorum of etcd is no cause of its own: without quorum the API stops. Compared with them: ``tests/upstream/owners.py``.
+Its health check only marks a Machine (``machine_owners.decide``). KubeadmControlPlane also keeps
+the quorum of etcd. That is not judged here: without quorum the API stops. Sources, compared in
+``tests/upstream/owners.py``: kubernetes-sigs/cluster-api: core/reconcilers/machineset/
+machineset_controller.go#reconcileUnhealthyMachines, machineset_preflight.go#runPreflightChecks;
+controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnhealthyMachines
+#checkRetryLimits.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.int_or_percent import LimitError, LimitKind, parse_int_or_percent
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, CAPI_MACHINE_SET, KUBEADM, MACHINE_DEPLOYMENT
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    KUBEADM,
+    MACHINE_DEPLOYMENT,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
@@ -67,7 +75,13 @@ class Marked:
             if node in self.loss.lost and other.name != self.machine.name and self.is_sibling(other):
                 yield node, other
 
+    def siblings(self) -> Iterator[Object]:
+        """Yield the known Machines of the owner, this one too."""
+        known = self.loss.cluster.known(CAPI_MACHINE, self.machine.namespace)
+        yield from (each for each in known if self.is_sibling(each))
+
     def is_sibling(self, other: Object) -> bool:
+        """Return whether a Machine has the same owner."""
         return other.namespace == self.machine.namespace and machine_owners.title(other) == self.title
 
     def get(self, kind: Any, name: str) -> Object | None:
@@ -76,7 +90,7 @@ class Marked:
 
 
 def refusal(marked: Marked) -> tuple[str, tuple[str, ...]]:
-    """Return why the owner never deletes a Machine, and what is not known of that. Empty: it does."""
+    """Return why the owner never deletes a Machine, and what is not known. Empty: it does."""
     owner = marked.machine.controller
     kinds = {"MachineSet": CAPI_MACHINE_SET, machine_owners.KUBEADM: KUBEADM}
     kind = kinds.get(owner["kind"].text or "") if owner is not None else None
@@ -102,7 +116,7 @@ def _whether(marked: Marked, why: str) -> str:
     return f"whether {marked.title} deletes {marked.machine.name}: {why}"
 
 
-# --- MachineSet --------------------------------------------------------------------------------------------------------
+# --- MachineSet -----------------------------------------------------------------------------------
 
 
 def _deployment(machine_set: Object, marked: Marked) -> Object | None:
@@ -115,7 +129,7 @@ def _of_set(machine_set: Object, marked: Marked) -> Doubts:
     deployment = _deployment(machine_set, marked)
     revisions = [each.annotations.get(_REVISION) for each in (machine_set, deployment) if each is not None]
     if len(set(revisions)) > 1:
-        yield _whether(marked, "the roll-out of its MachineDeployment deletes that, and no health check does before")
+        yield _whether(marked, "only the roll-out of its MachineDeployment deletes an older revision")
     skipped = {each.strip() for each in machine_set.annotations.get(_SKIPPED, "").split(",")}
     if skipped & _STABLE:
         return
@@ -125,11 +139,12 @@ def _of_set(machine_set: Object, marked: Marked) -> Doubts:
         return
     control = marked.get(KUBEADM, reference["name"].text or "")
     if control is not None and (why := _unstable(control, cluster)):
-        yield _whether(marked, f"its preflight check waits, as {machine_owners.KUBEADM} {control.name} {why}")
+        of = f"{machine_owners.KUBEADM} {control.name}"
+        yield _whether(marked, f"its preflight check waits, as {of} {why}")
 
 
 def _unstable(control: Object, cluster: Object | None) -> str:
-    """Return what a control plane is doing that holds up MachineSets; empty: it is stable, or has no version."""
+    """Return what a control plane does that holds up MachineSets; empty: it is stable."""
     wanted = versions.parse_version(control.at("spec", "version").text)
     if wanted is None:
         return ""
@@ -145,9 +160,12 @@ def _unstable(control: Object, cluster: Object | None) -> str:
 
 def _pending(control: Object, cluster: Object) -> str:
     """Return that a topology wants another version of a control plane; empty: it does not."""
-    topology, own = cluster.at("spec", "topology", "version").text, control.at("spec", "version").text
+    topology, own = (
+        cluster.at("spec", "topology", "version").text,
+        control.at("spec", "version").text,
+    )
     step = cluster.annotations.get("topology.internal.cluster.x-k8s.io/upgrade-step")
-    return f"waits for its upgrade to {topology}" if topology and topology != own and step != own else ""
+    return f"waits for its upgrade to {topology}" if topology and own not in {topology, step} else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +196,13 @@ def _limit(machine_set: Object, marked: Marked) -> _Limit | None:
 
 
 def _turn(limit: _Limit, marked: Marked) -> Doubts:
-    """Yield that others may be deleted first and never be gone. Nodes are noticed up to 15 s apart, so any one may be first."""
-    siblings = [each for each in marked.loss.cluster.known(CAPI_MACHINE, marked.machine.namespace) if marked.is_sibling(each)]
+    """Yield that others may be deleted first and never be gone.
+
+    Nodes are noticed up to 15 s apart, so any one may be first.
+    """
     rivals = {other.name: node for node, other in marked.rivals()}
     held = []
-    for other in siblings:
+    for other in marked.siblings():
         if other.name in rivals:
             freed = machine_replacement.by_deletion(other, rivals[other.name], marked.loss)
             held += [other.name] if isinstance(freed, str) or freed.unseen else []
@@ -190,7 +210,8 @@ def _turn(limit: _Limit, marked: Marked) -> Doubts:
             held.append(other.name)
     first = sorted(name for name in held if name != marked.machine.name)
     if len(first) >= limit.number:
-        yield _whether(marked, f"{limit.of} allows maxInFlight {limit.text}, and the deletion of {names(first)} may not end")
+        stuck = f"the deletion of {names(first)} may not end"
+        yield _whether(marked, f"{limit.of} allows maxInFlight {limit.text}, and {stuck}")
 
 
 def _is_remediated(machine: Object) -> bool:
@@ -198,20 +219,19 @@ def _is_remediated(machine: Object) -> bool:
     return machine_drain.condition(machine, "OwnerRemediated")["reason"].text == "MachineDeleting"
 
 
-# --- KubeadmControlPlane -----------------------------------------------------------------------------------------------
+# --- KubeadmControlPlane --------------------------------------------------------------------------
 
 
 def _of_control_plane(control: Object, marked: Marked) -> Doubts:
     """Yield what may keep a KubeadmControlPlane from deleting a Machine."""
-    others = [
-        each
-        for each in marked.loss.cluster.known(CAPI_MACHINE, marked.machine.namespace)
-        if marked.is_sibling(each) and each.name != marked.machine.name
-    ]
+    others = [each for each in marked.siblings() if each.name != marked.machine.name]
     checks: Sequence[tuple[str, Callable[[Object], bool]]] = (
         ("is being deleted", lambda each: each.deleted),
         ("is not a node yet", lambda each: not machines.node_name(each)),
-        ("is unhealthy too, and only one is replaced at a time", lambda each: each.name in marked.unhealthy),
+        (
+            "is unhealthy too, and only one is replaced at a time",
+            lambda each: each.name in marked.unhealthy,
+        ),
     )
     lost = sorted(other.name for _, other in marked.rivals())
     for why, is_so in checks:
@@ -226,7 +246,7 @@ def _of_control_plane(control: Object, marked: Marked) -> Doubts:
 
 
 def _again(control: Object, marked: Marked) -> Doubts:
-    """Yield that a Machine has replaced another one a short time ago, so that it is not replaced yet."""
+    """Yield that a Machine is a new replacement, so that it is not replaced yet."""
     replaced, last, retries = _replaced(marked.machine)
     now = clock.now(marked.loss.cluster)
     if last is None:
@@ -247,7 +267,7 @@ def _again(control: Object, marked: Marked) -> Doubts:
 
 
 def _replaced(machine: Object) -> tuple[str, datetime | None, int]:
-    """Return the Machine that another one replaces, when that was deleted, and how often one has been replaced."""
+    """Return what a Machine replaces, when that was deleted, and the retries before."""
     try:
         data = json.loads(machine.annotations.get(_REPLACES, ""))
     except (ValueError, RecursionError):
@@ -259,9 +279,10 @@ def _replaced(machine: Object) -> tuple[str, datetime | None, int]:
 
 
 def _retries(control: Object) -> tuple[int, int, int | None]:
-    """Return the healthy period and the pause between retries in seconds, and the most retries; None: without a limit."""
+    """Return the healthy period and the pause in seconds, and the most retries; None: no limit."""
     newer, older = control.at("spec", "remediation"), control.at("spec", "remediationStrategy")
-    limit = newer["maxRetry"].integer
+    most = newer["maxRetry"].integer
+    most = older["maxRetry"].integer if most is None else most
 
     def seconds(field: str, default: int) -> int:
         found = newer[f"{field}Seconds"].integer
@@ -271,4 +292,4 @@ def _retries(control: Object) -> tuple[int, int, int | None]:
             found = default
         return min(max(found, 0), _FOREVER)
 
-    return seconds("minHealthyPeriod", _HEALTHY), seconds("retryPeriod", 0), older["maxRetry"].integer if limit is None else limit
+    return seconds("minHealthyPeriod", _HEALTHY), seconds("retryPeriod", 0), most
