@@ -19,7 +19,7 @@ from virt_admit.forecasts.outage.time_parts import NODE_GONE, detection
 _NAMESPACE: Final = "c"
 _BEGAN: Final = "2000-01-01T00:00:00Z"
 """When virtual time begins."""
-_END: Final = 4_500
+_END: Final = 3_300
 _SLACK: Final = 60
 """Seconds that the controllers of a loss take in all: each looks again after 5 s, and drains after 20 s."""
 _VERSION: Final = "v1.34.0"
@@ -118,8 +118,18 @@ def _control_plane(rng: random.Random, replicas: int) -> losses.Manifest:
     )
 
 
+_CHECKS: Final = (
+    "ControlPlaneIsStable",
+    "KubeadmVersionSkew, KubernetesVersionSkew",
+    "ControlPlaneVersionSkew",
+)
+
+
 def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]:
-    template = {"metadata": {"labels": _NAMES | {"pool": "workers"}}, "spec": _machine_spec()}
+    version = rng.choice((_VERSION, _VERSION, _VERSION, "v1.33.1", "v1.30.0"))
+    joins = {"configRef": _CONFIG} if rng.random() < 0.5 else {"dataSecretName": "data"}
+    inner = _machine_spec() | {"version": version, "bootstrap": joins}
+    template = {"metadata": {"labels": _NAMES | {"pool": "workers"}}, "spec": inner}
     shared = {
         "clusterName": "c",
         "replicas": replicas,
@@ -137,7 +147,7 @@ def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]
         },
         spec={**shared, "template": template} | ({} if limit is None else {"remediation": {"maxInFlight": limit}}),
     )
-    skipped = rng.choice(("", "", "", "All", "ControlPlaneIsStable", "KubeadmVersionSkew"))
+    skipped = rng.choice(("", "", "", "All", *_CHECKS))
     notes = {revision: "1"} | ({"machineset.cluster.x-k8s.io/skip-preflight-checks": skipped} if skipped else {})
     yield losses.manifest(
         *(_CORE, "MachineSet", "workers-1", _NAMESPACE),
@@ -148,9 +158,16 @@ def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]
         },
         spec={
             **shared,
-            "template": {"metadata": dict(template["metadata"]), "spec": _machine_spec()},
+            "template": {"metadata": dict(template["metadata"]), "spec": dict(inner)},
         },
     )
+
+
+_CONFIG: Final = {
+    "apiGroup": "bootstrap.cluster.x-k8s.io",
+    "kind": "KubeadmConfigTemplate",
+    "name": "workers",
+}
 
 
 def _machine_spec(name: str = "template", kind: str = "GenericInfrastructureMachineTemplate") -> dict[str, Any]:
@@ -233,6 +250,9 @@ def _cluster(rng: random.Random) -> losses.Manifest:
     }
     if rng.random() < 0.05:
         spec["paused"] = True
+    if rng.random() < 0.1:
+        version = rng.choice((_VERSION, "v1.35.0"))
+        spec["topology"] = {"classRef": {"name": "class"}, "version": version}
     return losses.manifest(_CORE, "Cluster", "c", _NAMESPACE, metadata={"uid": "c"}, spec=spec, status=status)
 
 
@@ -305,12 +325,24 @@ def _pod(vm: Mapping[str, Any], node: str, loss: Loss) -> dict[str, Any]:
     }
 
 
+_GROUPS: Final = {
+    "GenericInfrastructureMachine": "infrastructure",
+    _TEMPLATE: "infrastructure",
+    "KubeadmConfig": "bootstrap",
+    "KubeadmConfigTemplate": "bootstrap",
+    "KubeadmControlPlane": "controlplane",
+}
+
+
 def _background(machines: list[str]) -> Iterator[losses.Manifest]:
-    for kind in ("GenericInfrastructureMachine", _TEMPLATE, "KubeadmConfig", "KubeadmControlPlane"):
-        group = {"KubeadmConfig": "bootstrap", "KubeadmControlPlane": "controlplane"}.get(kind, "infrastructure")
+    for kind in _GROUPS:
+        group = _GROUPS[kind]
         name = f"{kind.lower()}s.{group}.cluster.x-k8s.io"
         labels = {"cluster.x-k8s.io/v1beta2": "v1beta2"}
         yield losses.manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", name, metadata={"labels": labels})
+    version = "bootstrap.cluster.x-k8s.io/v1beta2"
+    config = {"template": {"spec": {}}}
+    yield losses.manifest(version, _CONFIG["kind"], _CONFIG["name"], _NAMESPACE, spec=config)
     version = f"{_INFRASTRUCTURE}/v1beta2"
     yield losses.manifest(version, _TEMPLATE, "template", _NAMESPACE, spec={"template": {"spec": {}}})
     source = {

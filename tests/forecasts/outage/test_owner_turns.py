@@ -135,12 +135,41 @@ NEW = {"spec": {"version": "v1.34.2"}, "status": {}}
 def test_an_upgrade_of_the_control_plane_holds_up_machine_sets(control, topology, why):
     above = list(management(control, topology))
     found = actor("n1", [NODES, above, list(workers())])
-    says = (
-        f"whether MachineSet workers-1 deletes machine-n1: its preflight check waits, as KubeadmControlPlane cp {why}"
-    )
+    says = f"whether MachineSet workers-1 deletes machine-n1: its preflight check ControlPlaneIsStable waits, as KubeadmControlPlane cp {why}"
     assert found.unseen == ((says,) if why else ())
     skips = {"machineset.cluster.x-k8s.io/skip-preflight-checks": "KubeadmVersionSkew, ControlPlaneIsStable"}
     assert actor("n1", [NODES, above, list(workers(notes=skips))]).certain
+
+
+KUBEADM = {"configRef": {"kind": "KubeadmConfigTemplate", "name": "workers"}}
+
+
+@pytest.mark.parametrize(
+    ("version", "bootstrap", "topology", "fails"),
+    [
+        ("v1.34.0", KUBEADM, None, ""),
+        ("v1.33.7", KUBEADM, None, "KubeadmVersionSkew"),
+        ("v1.33.7", {}, None, ""),
+        ("v1.31.0", {}, None, ""),
+        ("v1.30.9", {}, None, "KubernetesVersionSkew"),
+        ("v1.35.0", {}, None, "KubernetesVersionSkew"),
+        ("v1.34.2", {}, "v1.34.2", ""),
+        ("v1.34.1", {}, "v1.34.2", "ControlPlaneVersionSkew"),
+    ],
+)
+def test_workers_of_another_version_are_not_replaced(version, bootstrap, topology, fails):
+    """A MachineSet does not make what kubeadm would not join."""
+    template = {"version": version, "bootstrap": bootstrap}
+    above = list(management(topology=topology))
+    found = actor("n1", [NODES, above, list(workers(template=template))])
+    said = (
+        f"whether MachineSet workers-1 deletes machine-n1: its preflight check {fails} waits, as the "
+        f"version of the MachineSet is {version}, and that of KubeadmControlPlane cp is v1.34.2"
+    )
+    assert found.unseen == ((said,) if fails else ())
+    skips = {"machineset.cluster.x-k8s.io/skip-preflight-checks": fails}
+    skipped = list(workers(template=template, notes=skips))
+    assert actor("n1", [NODES, above, skipped]).certain
 
 
 def test_machine_sets_that_may_not_be_read():

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	"sigs.k8s.io/cluster-api/feature"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -82,6 +83,7 @@ type world struct {
 }
 
 func owners(given *Owners) *Owned {
+	must(feature.MutableGates.Set(string(feature.ClusterTopology) + "=true"))
 	w := newWorld(given)
 	ctx := context.Background()
 	type loop struct {

@@ -41,7 +41,10 @@ READS: Final[Reads] = {KUBEADM: (), MACHINE_DEPLOYMENT: (), CAPI_MACHINE_SET: ()
 
 _REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
 _SKIPPED: Final = "machineset.cluster.x-k8s.io/skip-preflight-checks"
-_STABLE: Final = frozenset(("All", "ControlPlaneIsStable"))
+_OLDER: Final = 3
+"""By how many minor versions nodes may be older than the control plane."""
+_CONFIG: Final = "KubeadmConfigTemplate"
+"""kubeadm joins nodes of its own minor version alone."""
 _REPLACES: Final = "controlplane.cluster.x-k8s.io/remediation-for"
 """The annotation of a Machine with the one that it replaces, as JSON."""
 _HEALTHY: Final = 3600
@@ -127,33 +130,50 @@ def _deployment(machine_set: Object, marked: Marked) -> Object | None:
 def _of_set(machine_set: Object, marked: Marked) -> Doubts:
     """Yield what may keep a MachineSet from deleting a Machine."""
     deployment = _deployment(machine_set, marked)
-    revisions = [each.annotations.get(_REVISION) for each in (machine_set, deployment) if each is not None]
-    if len(set(revisions)) > 1:
+    both = (each for each in (machine_set, deployment) if each is not None)
+    if len({each.annotations.get(_REVISION) for each in both} - {None}) > 1:
         yield _whether(marked, "only the roll-out of its MachineDeployment deletes an older revision")
-    skipped = {each.strip() for each in machine_set.annotations.get(_SKIPPED, "").split(",")}
-    if skipped & _STABLE:
-        return
     cluster = marked.get(CAPI_CLUSTER, marked.machine.at("spec", "clusterName").text or "")
     reference = cluster.at("spec", "controlPlaneRef") if cluster is not None else None
     if reference is None or reference["kind"].text != machine_owners.KUBEADM:
         return
     control = marked.get(KUBEADM, reference["name"].text or "")
-    if control is not None and (why := _unstable(control, cluster)):
-        of = f"{machine_owners.KUBEADM} {control.name}"
-        yield _whether(marked, f"its preflight check waits, as {of} {why}")
+    for check, why in _preflight(machine_set, control, cluster) if control is not None else ():
+        if not {check, "All"} & {each.strip() for each in machine_set.annotations.get(_SKIPPED, "").split(",")}:
+            yield _whether(marked, f"its preflight check {check} waits, as {why}")
 
 
-def _unstable(control: Object, cluster: Object | None) -> str:
+def _preflight(machine_set: Object, control: Object, cluster: Object | None) -> Iterator[tuple[str, str]]:
+    """Yield the preflight checks of a MachineSet that fail, each with the reason."""
+    title = f"{machine_owners.KUBEADM} {control.name}"
+    above = versions.parse_version(control.at("spec", "version").text)
+    if above is None:  # nothing is checked then
+        return
+    if why := _unstable(control, above, cluster):
+        yield "ControlPlaneIsStable", f"{title} {why}"
+    template = machine_set.at("spec", "template", "spec")
+    own = versions.parse_version(template["version"].text)
+    if own is None:
+        return
+    differ = f"the version of the MachineSet is {template['version'].text}, and that of {title} is"
+    differ = f"{differ} {control.at('spec', 'version').text}"
+    if not above.minor - _OLDER <= own.minor <= above.minor:
+        yield "KubernetesVersionSkew", differ
+    if template.at("bootstrap", "configRef", "kind").text == _CONFIG and own.minor != above.minor:
+        yield "KubeadmVersionSkew", differ
+    if cluster is not None and cluster.at("spec", "topology").present and own != above:
+        yield "ControlPlaneVersionSkew", differ
+
+
+def _unstable(control: Object, wanted: versions.Version, cluster: Object | None) -> str:
     """Return what a control plane does that holds up MachineSets; empty: it is stable."""
-    wanted = versions.parse_version(control.at("spec", "version").text)
-    if wanted is None:
-        return ""
     if cluster is not None and (pending := _pending(control, cluster)):
         return pending
     status = control["status"]
     reported = [each["version"].text for each in status["versions"].items()] or [status["version"].text]
     if not any(reported):
-        return "is being provisioned"
+        begun = status["initialized"], status.at("initialization", "controlPlaneInitialized")
+        return "" if any(each.boolean for each in begun) else "is being provisioned"
     current = [version for version in map(versions.parse_version, reported) if version is not None]
     return "is upgrading" if current and wanted > min(current) else ""
 
