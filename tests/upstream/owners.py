@@ -7,6 +7,7 @@ and the controller of Machines drains the nodes and deletes them.
 from __future__ import annotations
 
 import base64
+import functools
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -367,12 +368,16 @@ def _background(machines: list[str]) -> Iterator[losses.Manifest]:
 
 
 def differences(given: Mapping[str, Any], owned: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what was compared of each lost node, and the disagreement; empty if there is none."""
+    """Yield what was compared of each lost node, and the disagreement; empty if there is none.
+
+    Cluster API also awaits the end of pods that were being deleted before, which the forecast leaves out.
+    """
     loss = loss_of(given)
     limited = any(each["kind"] == "MachineDeployment" and "remediation" in each["spec"] for each in given["objects"])
     for node in given["lost"]:
         machine = f"machine-{node}"
         (actor,) = health_actors.coverage(node, loss).actors
+        pod = functools.partial(_pod, node=node, loss=loss)
         gone, said = owned["gone"].get(node), owned["said"].get(machine, "")
         owner = "KubeadmControlPlane" if node.startswith("cp-") else "MachineSet"
         theirs = f"{node} gone after {gone}, deletion after {owned['deleted'].get(machine)} ({said})"
@@ -384,6 +389,7 @@ def differences(given: Mapping[str, Any], owned: Mapping[str, Any]) -> Iterator[
             yield f"{owner}: never", "" if gone is None else f"{theirs}, although {actor.refuses}"
         else:
             least = (actor.at.low if actor.at else 0) - NODE_GONE.low
-            most = _END if limited else least + given["provider"] + _SLACK
+            awaited = [each["deleted"] + each["grace"] for each in map(pod, given["vms"][node]) if each["deleted"]]
+            most = _END if limited else max(least, *awaited, 0) + given["provider"] + _SLACK
             agrees = gone is not None and least - 1 <= gone <= most
             yield f"{owner}: replaced", "" if agrees else f"{theirs}, not {least} to {most}"

@@ -195,6 +195,15 @@ def test_the_drain_ends_when_the_owner_says_so():
     assert "the drain of the dead node never ends" in found.refuses
 
 
+@pytest.mark.parametrize(("limit", "takes"), [(120, 120), (900, 301), (None, 301)])
+def test_the_drain_ends_at_its_limit_or_when_the_pods_may_be_skipped(limit, takes):
+    """The VM may be skipped 411 s after the loss. The Machine is deleted after 110 s."""
+    stays = vm("db", "n1", evictionStrategy="LiveMigrate", terminationGracePeriodSeconds=30)
+    template = {"deletion": {"nodeDrainTimeoutSeconds": limit}} if limit else None
+    found = actor("n1", [NODES, list(management()), list(workers(template=template)), stays])
+    assert found.parts[2].low == takes
+
+
 # --- KubeadmControlPlane --------------------------------------------------------------------------
 
 

@@ -269,6 +269,7 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     remediated, gone = freed.takes, freed.gone
     if freed.not_before is not None:
         low = max(remediated.low, freed.not_before - spent)
+        low = low if freed.at_most is None else min(low, freed.at_most)
         remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
     parts += [Part("remediated", *remediated), gone]
     late = (

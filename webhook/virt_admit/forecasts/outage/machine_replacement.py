@@ -55,6 +55,8 @@ class FreedPods(NamedTuple):
     detach: Detach
     not_before: int | None = None
     """Seconds from the loss before which a drain of the dead node does not end."""
+    at_most: int | None = None
+    """Seconds from the deletion after which the drain ends in any case; None: without a limit."""
     unseen: tuple[str, ...] = ()
     """What could not be read, so that the pods may never go."""
 
@@ -82,11 +84,10 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
             "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
             "deletes their pods"
         )
-    takes = Seconds(0, None)
-    if limit is not None and (ends is None or ends > limit):
+    if limit is not None and ends is None:
         return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
     unseen = unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
-    return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends, unseen=unseen)
+    return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, ends, limit, unseen)
 
 
 # --- a deletion that has begun -----------------------------------------------------------------------------------
