@@ -135,7 +135,8 @@ NEW = {"spec": {"version": "v1.34.2"}, "status": {}}
 def test_an_upgrade_of_the_control_plane_holds_up_machine_sets(control, topology, why):
     above = list(management(control, topology))
     found = actor("n1", [NODES, above, list(workers())])
-    says = f"whether MachineSet workers-1 deletes machine-n1: its preflight check ControlPlaneIsStable waits, as KubeadmControlPlane cp {why}"
+    says = "whether MachineSet workers-1 deletes machine-n1: its preflight check "
+    says += f"ControlPlaneIsStable waits, as KubeadmControlPlane cp {why}"
     assert found.unseen == ((says,) if why else ())
     skips = {"machineset.cluster.x-k8s.io/skip-preflight-checks": "KubeadmVersionSkew, ControlPlaneIsStable"}
     assert actor("n1", [NODES, above, list(workers(notes=skips))]).certain

@@ -29,7 +29,6 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.lookups import find
-from virt_admit.model.machine_pools import DEPLOYMENT
 
 WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
 """The label of a pod that Cluster API does not evict (api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel)."""
@@ -167,7 +166,7 @@ def limited_by(machine: Object) -> str:
     reference = _owner_of(machine)
     if reference is None:
         return f"Machine {machine.name}"
-    deployment = machine.labels.get(DEPLOYMENT)
+    deployment = machine.labels.get(_DEPLOYMENT)
     if deployment and reference["kind"].text == CAPI_MACHINE_SET.kind:
         return f"MachineDeployment {deployment}"
     return f"{reference['kind'].text} {reference['name'].text}"
@@ -188,6 +187,7 @@ def _owner_of(machine: Object) -> Field | None:
     return reference if reference is not None and reference["kind"].text in _SETTING else None
 
 
+_DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
 _SETTING: Final = {kind.kind: kind for kind in (CAPI_MACHINE_SET, KUBEADM)}
 
 

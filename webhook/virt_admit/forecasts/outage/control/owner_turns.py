@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage import machine_replacement
@@ -28,6 +28,7 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE_SET,
     KUBEADM,
     MACHINE_DEPLOYMENT,
+    Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -87,7 +88,7 @@ class Marked:
         """Return whether a Machine has the same owner."""
         return other.namespace == self.machine.namespace and machine_owners.title(other) == self.title
 
-    def get(self, kind: Any, name: str) -> Object | None:
+    def get(self, kind: Kind, name: str) -> Object | None:
         """Return an object of the namespace. Raises Unseen."""
         return self.loss.cluster.get(kind, self.machine.namespace, name)
 
