@@ -220,6 +220,18 @@ def test_a_control_plane_replaces_the_machine_of_a_lost_node():
     assert actor("cp-1", [masters(), list(management())]).certain
 
 
+@pytest.mark.parametrize(
+    "template",
+    [{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 600}}}, {"nodeDrainTimeout": "10m"}],
+    ids=["v1beta2", "v1beta1"],
+)
+def test_the_drain_of_a_master_ends_when_the_control_plane_says_so(template):
+    stays = vm("db", "cp-1", evictionStrategy="LiveMigrate", tolerations=FOREVER)
+    spec = {"version": "v1.34.2", "machineTemplate": template}
+    above = list(management({"spec": spec, "status": {"version": "v1.34.2"}}))
+    assert actor("cp-1", [masters(), above, stays]).parts[2].low == 600
+
+
 @pytest.mark.parametrize("node", ["cp-1", "cp-2"])
 def test_a_control_plane_replaces_one_machine_at_a_time(node):
     (other,) = {"cp-1", "cp-2"} - {node}
@@ -284,8 +296,15 @@ def test_a_replacement_that_fails_too_is_replaced_later(remediation, retries, un
         assert until in said
 
 
-@pytest.mark.parametrize("data", ["", "{", "[]", '{"machine": 1}', '{"machine": "x", "timestamp": "?"}', "[" * 100000])
-def test_a_note_that_nobody_can_read_says_nothing(data):
+LATE = '{"machine": "x", "timestamp": "9998-12-31T00:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    "data", ["", "{", "[]", '{"machine": 1}', '{"machine": "x", "timestamp": "?"}', "[" * 100000, LATE]
+)
+def test_a_note_that_cannot_be_read_says_nothing(data):
     objects = masters()
+    objects[0]["status"]["conditions"][0]["lastHeartbeatTime"] = NOW
     objects[3]["metadata"]["annotations"] = {"controlplane.cluster.x-k8s.io/remediation-for": data}
-    assert actor("cp-0", [objects, list(management())]).certain
+    spec = {"version": "v1.34.2", "remediation": {"minHealthyPeriodSeconds": 2**31 - 1}}
+    assert actor("cp-0", [objects, list(management({"spec": spec}))]).certain

@@ -10,6 +10,7 @@ controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnh
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -276,15 +277,14 @@ def _again(control: Object, marked: Marked) -> Doubts:
         yield _whether(marked, f"it replaces {replaced}, and the time is not known")
         return
     period, pause, most = _retries(control)
-    marks = now + timedelta(seconds=marked.wait)
-    end = last + timedelta(seconds=period)
-    if marks >= end:
-        return
-    until = last + timedelta(seconds=pause)
-    if most is not None and retries >= most:
-        until = max(until, end)
-    if marks < until:
-        yield _whether(marked, f"it replaces {replaced}, so that it stays until {moment(until, now)}")
+    with contextlib.suppress(OverflowError):  # of a year that no clock shows
+        marks, end = now + timedelta(seconds=marked.wait), last + timedelta(seconds=period)
+        until = last + timedelta(seconds=pause)
+        if most is not None and retries >= most:
+            until = max(until, end)
+        if marks < min(until, end):
+            stays = f"so that it stays until {moment(min(until, end), now)}"
+            yield _whether(marked, f"it replaces {replaced}, {stays}")
 
 
 def _replaced(machine: Object) -> tuple[str, datetime | None, int]:
