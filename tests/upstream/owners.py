@@ -384,7 +384,7 @@ def differences(given: Mapping[str, Any], owned: Mapping[str, Any]) -> Iterator[
         if loss.stopped:
             yield "the API stops", ""
         elif actor.unseen:
-            yield f"{owner}: cannot be determined", ""
+            yield f"{owner}: cannot be determined, {'stays' if gone is None else 'replaced'}", ""
         elif actor.refuses:
             yield f"{owner}: never", "" if gone is None else f"{theirs}, although {actor.refuses}"
         else:

@@ -7,7 +7,7 @@ import pytest
 from tests.upstream.machines import MAKES, RECORDED, differences
 
 CASES = {make.__name__: make for make in MAKES}
-ENDS = ("replaced", "never", "cannot be determined")
+ENDS = ("replaced", "never", "cannot be determined, stays")
 RUNS = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 
 

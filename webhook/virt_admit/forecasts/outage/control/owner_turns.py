@@ -256,9 +256,11 @@ def _of_control_plane(control: Object, marked: Marked) -> Doubts:
         ),
     )
     lost = sorted(other.name for _, other in marked.rivals())
+    others = [each for each in others if each.name not in lost]
     for why, is_so in checks:
-        if found := [each.name for each in others if each.name not in lost and is_so(each)]:
+        if found := [each.name for each in others if is_so(each)]:
             yield _whether(marked, f"{names(found)} {why}")
+            others = [each for each in others if each.name not in found]
     if lost:
         yield _whether(marked, f"{names(lost)} is lost too, and only one is replaced at a time")
     cluster = marked.get(CAPI_CLUSTER, marked.machine.at("spec", "clusterName").text or "")
