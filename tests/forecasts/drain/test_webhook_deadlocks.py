@@ -5,14 +5,11 @@ from tests.for_each import for_each
 from tests.forecasts.drain.test_control_path import VMS, at, component, drained
 from tests.forecasts.drain.test_failing_webhooks import ELSEWHERE, OWN, webhook
 
-DNS = manifest(
-    "v1", "Service", "kube-dns", "kube-system", spec={"selector": {"k8s-app": "kube-dns"}}
-)
-LABELLED = {
-    "namespaceSelector": {
-        "matchExpressions": [{"key": "mesh/injection", "operator": "NotIn", "values": ["off"]}]
-    }
-}
+OF_DNS = {"k8s-app": "kube-dns"}
+DNS = manifest("v1", "Service", "kube-dns", "kube-system", spec={"selector": OF_DNS})
+LEFT_OUT = {"key": "mesh/injection", "operator": "NotIn", "values": ["off"]}
+LABELLED = {"namespaceSelector": {"matchExpressions": [LEFT_OUT]}}
+HOOK = "ValidatingWebhookConfiguration"
 POLICIES = manifest("v1", "Namespace", "policies", metadata={"labels": {"mesh/injection": "off"}})
 WEBHOOK = webhook("pods", **LABELLED)
 
@@ -43,15 +40,12 @@ def test_the_way_out_lets_the_pods_of_cluster_dns_pass():
         unready("policy-2", "policies", "c"),
     )
     pods[1].data["metadata"]["labels"] = {"kubevirt.io": "policy"}
-    found = blockers(*DOWN, *pods)["ValidatingWebhookConfiguration"]
+    found = blockers(*DOWN, *pods)[HOOK]
 
-    assert (
-        "(its 2 pods are not ready, as policy-1 for 60 min), while cluster DNS (Service kube-system/kube-dns)"
-        in (found.reason)
+    assert "(its 2 pods are not ready, as policy-1 for 60 min), while cluster DNS (Service kube-system/kube-dns)" in (
+        found.reason
     )
-    assert (
-        "has no pod and it refuses new ones, so neither comes back: migrations fail" in found.reason
-    )
+    assert "has no pod and it refuses new ones, so neither comes back: migrations fail" in found.reason
     assert found.remedy == (
         "Let ValidatingWebhookConfiguration policy ignore failures until its pods are ready, exclude namespace kube-system "
         "with label mesh/injection=off, then set failurePolicy: Fail again: kubectl patch validatingwebhookconfiguration "
@@ -61,10 +55,7 @@ def test_the_way_out_lets_the_pods_of_cluster_dns_pass():
 
 def test_a_selector_of_names_is_edited():
     found = blockers(OWN, DNS, POLICIES, kube_system(), webhook("pods", **ELSEWHERE))
-    assert (
-        "exclude namespace kube-system by its namespaceSelector"
-        in found["ValidatingWebhookConfiguration"].remedy
-    )
+    assert "exclude namespace kube-system by its namespaceSelector" in found[HOOK].remedy
 
 
 @for_each(
@@ -73,9 +64,7 @@ def test_a_selector_of_names_is_edited():
         {
             "its pods run": (
                 *DOWN,
-                manifest(
-                    "v1", "Pod", "d", "kube-system", metadata={"labels": {"k8s-app": "kube-dns"}}
-                ),
+                manifest("v1", "Pod", "d", "kube-system", metadata={"labels": OF_DNS}),
             )
         },
         {
@@ -98,7 +87,7 @@ def test_a_selector_of_names_is_edited():
 )
 def test_a_webhook_that_does_not_keep_cluster_dns_down(cluster):
     (objects,) = cluster.values()
-    found = blockers(*objects)["ValidatingWebhookConfiguration"]
+    found = blockers(*objects)[HOOK]
     assert "DNS" not in found.reason
     assert 'failurePolicy"' not in found.remedy
 
@@ -123,10 +112,9 @@ def test_a_budget_of_pods_that_wait_for_cluster_dns_has_no_cause_of_its_own():
     )
     found = blockers(*DOWN, budget, *pods)
 
-    held, cause = found["PodDisruptionBudget"], found["ValidatingWebhookConfiguration"]
-    assert (
-        "identity-b on b is not ready, while cluster DNS has no pod, as ValidatingWebhookConfiguration policy"
-        in (held.reason)
+    held, cause = found["PodDisruptionBudget"], found[HOOK]
+    assert "identity-b on b is not ready, while cluster DNS has no pod, as ValidatingWebhookConfiguration policy" in (
+        held.reason
     )
     assert held.remedy == cause.remedy
     alone = blockers(OWN, POLICIES, kube_system(), WEBHOOK, budget, *pods)["PodDisruptionBudget"]

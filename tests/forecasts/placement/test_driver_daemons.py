@@ -46,7 +46,7 @@ def test_rook_is_named_only_where_it_runs():
     assert "Rook" not in told
     assert "let DaemonSet rook-ceph/csi-rbdplugin tolerate it, also in its chart or operator (or, as a decision" in told
     assert told.endswith(
-        ": kubectl patch daemonset csi-rbdplugin -n rook-ceph --type=json -p '[{\"op\":\"add\",\"path\":"
+        ': kubectl patch daemonset csi-rbdplugin -n rook-ceph --type=json -p \'[{"op":"add","path":'
         '"/spec/template/spec/tolerations","value":[{"key":"dedicated","operator":"Exists","effect":"NoSchedule"}]}]\''
     )
 

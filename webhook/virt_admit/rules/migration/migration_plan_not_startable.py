@@ -54,9 +54,8 @@ _REMEDIES: Final = {
     ),
 )
 def check(plan: Object, context: Context) -> Findings:
-    given = [
-        each for each in plan.at("status", "conditions").items() if each["status"].text == "True"
-    ]
+    conditions = plan.at("status", "conditions").items()
+    given = [each for each in conditions if each["status"].text == "True"]
     if plan.at("spec", "archived").boolean or any(each["type"].text in _OVER for each in given):
         return
     for each in given:
@@ -74,9 +73,8 @@ def check(plan: Object, context: Context) -> Findings:
 def _texts(plan: Object, condition: Field, since: str) -> Iterator[str]:
     """Yield the message, the longest form first."""
     kind, items = condition["type"].text or "?", list(_items(condition))
-    said = " ".join((condition["message"].text or condition["reason"].text or "").split()).rstrip(
-        "."
-    )
+    message = condition["message"].text or condition["reason"].text or ""
+    said = " ".join(message.split()).rstrip(".")
     remedy = _remedy(plan, kind, condition["suggestion"].text or "")
     for length, width in ((240, 120), (120, 80), (60, 40)):
         about_them = f"names {names(items, width)}" if items else "is True"
@@ -97,9 +95,8 @@ def _items(condition: Field) -> Iterator[str]:
 
 def _remedy(plan: Object, kind: str, suggestion: str) -> str:
     maps = {which: _map(plan, which) for which in ("network", "storage")}
-    words = suggestion or _REMEDIES.get(kind, "Correct that at the source or in the Plan").format(
-        **maps
-    )
+    known = _REMEDIES.get(kind, "Correct that at the source or in the Plan")
+    words = suggestion or known.format(**maps)
     if kind in _OF_WARM and _is_warm(plan):
         cold = "spec.type: cold" if plan.at("spec", "type").text else "spec.warm: false"
         words = f"{words.rstrip('.')}, or migrate cold, with {cold}"

@@ -44,13 +44,7 @@ def check(node: Object, context: Context) -> Findings:
     for driver, found in gone.items():
         path = node.metadata["name"].path
         pods = [pod for each, pod in waiting if each == driver]
-        texts = _texts(
-            driver,
-            found,
-            pods,
-            driver_daemons.also_at_risk(found, node.name, context.cluster),
-            context,
-        )
+        texts = _texts(driver, found, pods, node.name, context.cluster)
         yield Finding(
             path,
             check.first_that_fits(path, *texts),
@@ -59,12 +53,11 @@ def check(node: Object, context: Context) -> Findings:
         )
 
 
-def _texts(
-    driver: str, gone: AbsentPod, pods: list[Object], others: list[str], context: Context
-) -> Iterator[str]:
+def _texts(driver: str, gone: AbsentPod, pods: list[Object], node: str, cluster: Cluster) -> Iterator[str]:
     """Yield the message, the longest form first."""
     begin = f"{gone.why}, so no volume of driver {driver} can be mounted there"
-    held, then = _held(pods, context.cluster), advice_of(gone.remedy)
+    held, then = _held(pods, cluster), advice_of(gone.remedy)
+    others = driver_daemons.also_at_risk(gone, node, cluster)
     risk = f" {names(others, 60)}: the same after the next restart of its pod." if others else ""
     yield f"{begin}{held}. {then}{risk}"
     yield f"{begin}{held}. {then}"

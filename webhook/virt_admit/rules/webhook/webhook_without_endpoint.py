@@ -225,7 +225,7 @@ def _deadlock(
     obj: Object, webhook: Field, problem: str, failing: Sequence[str], cluster: Cluster
 ) -> tuple[list[str], str] | None:
     """Return that a webhook keeps cluster DNS and itself down, the longest form first, and a command."""
-    from virt_admit.forecasts.drain.control import webhook_deadlocks  # noqa: PLC0415 - as above
+    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415 - as above
 
     found = webhook_deadlocks.of_webhook(obj, webhook, cluster)
     if found is None:
@@ -245,7 +245,7 @@ _PODS = "new pods fail"
 
 
 def _ignoring(obj: Object, webhook: Field) -> str:
-    from virt_admit.forecasts.drain.control import webhook_deadlocks  # noqa: PLC0415 - as above
+    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415 - as above
 
     return webhook_deadlocks.ignoring([(obj, webhook)])
 

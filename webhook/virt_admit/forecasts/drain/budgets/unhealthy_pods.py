@@ -12,9 +12,8 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import pod_budgets, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp
-from virt_admit.forecasts.drain.control import webhook_deadlocks
 from virt_admit.forecasts.placement import candidates, pod_starts
-from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components import broken_pods, webhook_deadlocks
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.control import webhook_deadlocks
 from virt_admit.forecasts.placement import candidates, running_launchers
-from virt_admit.forecasts.placement.components import node_initializers, service_pods
+from virt_admit.forecasts.placement.components import node_initializers, service_pods, webhook_deadlocks
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather

@@ -237,10 +237,8 @@ def _is_of_rook(daemon: Object, cluster: Cluster) -> bool:
 
 def _tolerating(daemon: Object, taints: Sequence[Field]) -> str:
     """Return the command that adds tolerations to a DaemonSet and leaves those that it has."""
-    added = [
-        {"key": each["key"].text, "operator": "Exists", "effect": each["effect"].text}
-        for each in taints
-    ]
+    keys = [(each["key"].text, each["effect"].text) for each in taints]
+    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
     path = Path("spec", "template", "spec", "tolerations")
     steps = [Patch("add", path, added)]
     if any(True for _ in daemon.at(*path).items()):

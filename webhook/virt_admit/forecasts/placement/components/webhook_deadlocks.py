@@ -105,10 +105,10 @@ def _refused_dns(cluster: Cluster) -> RefusedDns | None:
     if service is None:
         return None
     space = find(cluster, NAMESPACE, "", service[0])
-    labels = (
-        {"kubernetes.io/metadata.name": service[0], **space.labels} if space is not None else None
-    )
-    asked = _NEW_POD._replace(namespace=service[0], namespace_labels=labels)
+    asked = _NEW_POD._replace(namespace=service[0])
+    if space is not None:
+        labels = {"kubernetes.io/metadata.name": space.name, **space.labels}
+        asked = asked._replace(namespace_labels=labels)
     for kind in webhook_requests.CONFIGURATIONS:
         for configuration in cluster.known(kind):
             for webhook in configuration["webhooks"].items():
@@ -130,27 +130,22 @@ def _has_no_pod(service: tuple[str, str], cluster: Cluster) -> bool:
 def _is_down(service: tuple[str, str], cluster: Cluster) -> bool:
     """Return whether a Service certainly has no ready endpoint."""
     try:
-        return service_endpoints.is_described(cluster) and bool(
-            service_endpoints.backing(cluster, *service).problem
-        )
+        known = service_endpoints.is_described(cluster)
+        return known and bool(service_endpoints.backing(cluster, *service).problem)
     except Unseen:
         return False
 
 
 def _has_just_begun(service: tuple[str, str], cluster: Cluster) -> bool:
     """Return whether a pod behind a Service may only have to become ready, as after a reboot."""
-    pods = (
-        service_pods.of_service(service, cluster)
-        if find(cluster, SERVICE, *service) is not None
-        else ()
-    )
-    ages = (
-        node_health.pod_unready_for(
-            pod, find(cluster, NODE, "", pod.at("spec", "nodeName").text or ""), cluster
-        )
-        for pod in pods
-    )
-    return any(age is not None and age < _PATIENCE for age in ages)
+    if find(cluster, SERVICE, *service) is None:
+        return False
+    for pod in service_pods.of_service(service, cluster):
+        node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+        age = node_health.pod_unready_for(pod, node, cluster)
+        if age is not None and age < _PATIENCE:
+            return True
+    return False
 
 
 def refused_workloads(webhook: Field, cluster: Cluster) -> Iterator[str]:
@@ -165,13 +160,10 @@ def refused_workloads(webhook: Field, cluster: Cluster) -> Iterator[str]:
 def exclusion(webhook: Field, namespace: str) -> str:
     """Return how to exclude a namespace from a webhook: by a label that its selector looks at, if any."""
     for each in webhook.at("namespaceSelector", "matchExpressions").items():
+        key = each["key"].text or ""
         value = next((found.text for found in each["values"].items() if found.text), "")
-        if (
-            each["operator"].text == "NotIn"
-            and value
-            and not (each["key"].text or "").endswith("metadata.name")
-        ):
-            return f"exclude namespace {namespace} with label {each['key'].text}={value}"
+        if each["operator"].text == "NotIn" and value and not key.endswith("metadata.name"):
+            return f"exclude namespace {namespace} with label {key}={value}"
     return f"exclude namespace {namespace} by its namespaceSelector"
 
 
