@@ -1,9 +1,11 @@
 """Webhooks that refuse the pods of cluster DNS, without which their own pods do not become ready."""
 
-from tests.builders import manifest
+from tests.builders import complete, manifest
 from tests.for_each import for_each
 from tests.forecasts.drain.test_control_path import VMS, at, component, drained
 from tests.forecasts.drain.test_failing_webhooks import ELSEWHERE, OWN, webhook
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.reports.drain.text import text
 
 OF_DNS = {"k8s-app": "kube-dns"}
 DNS = manifest("v1", "Service", "kube-dns", "kube-system", spec={"selector": OF_DNS})
@@ -119,3 +121,30 @@ def test_a_budget_of_pods_that_wait_for_cluster_dns_has_no_cause_of_its_own():
     assert held.remedy == cause.remedy
     alone = blockers(OWN, POLICIES, kube_system(), WEBHOOK, budget, *pods)["PodDisruptionBudget"]
     assert alone.remedy.startswith("Wait until it is ready, or repair it")
+
+
+def test_a_remedy_of_several_budgets_is_written_once():
+    budgets = [
+        manifest(
+            "policy/v1",
+            "PodDisruptionBudget",
+            name,
+            "mesh",
+            spec={"maxUnavailable": 1, "selector": {"matchLabels": {"kubevirt.io": name}}},
+            status={"currentHealthy": 1, "desiredHealthy": 1, "disruptionsAllowed": 0},
+        )
+        for name in ("identity", "proxy")
+    ]
+    pods = [
+        pod
+        for name in ("identity", "proxy")
+        for pod in (
+            component(name, "a", namespace="mesh"),
+            unready(f"{name}-b", "mesh", "b", component_of=name),
+        )
+    ]
+    shop = manifest("v1", "Namespace", "shop")
+    told = text(plan(complete(*NODES, shop, *DOWN, *budgets, *pods), "a"))
+
+    assert told.count("kubectl patch") == 1
+    assert told.count("to do: the same as for PodDisruptionBudget mesh/") == 1
