@@ -72,7 +72,8 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
         crash = _of_crash(first, cluster)
         why, command = crash or (why, _describe(first))
         example = f"{first.name}: " if len(ill) > 1 else ""
-        reason = f"{names(sorted(each.name for each, _ in ill), _SHOWN)} cannot start ({example}{why.rstrip('.')})"
+        whose, because = names(sorted(each.name for each, _ in ill), _SHOWN), f"{example}{why.rstrip('.')}"
+        reason = f"{whose} cannot start{f': {because}' if '(' in because else f' ({because})'}"
         cause = pod_starts.remedy(first, cluster) if crash is None else ""
         if command_of(cause) not in ("", command):  # a part of the cluster fails, not the pod itself
             words = f"{advice_of(cause).rstrip('.')}{choice}"
