@@ -7,7 +7,12 @@ SAID = "Unable to determine virt-launcher UID"
 
 
 def vmi(*active, said=SAID):
-    synchronized = {"type": "Synchronized", "status": "False", "reason": "Synchronizing failed", "message": said}
+    synchronized = {
+        "type": "Synchronized",
+        "status": "False",
+        "reason": "Synchronizing failed",
+        "message": said,
+    }
     status = {
         "phase": "Running",
         "nodeName": "w1",
@@ -15,7 +20,12 @@ def vmi(*active, said=SAID):
         "conditions": [synchronized],
     }
     return manifest(
-        "kubevirt.io/v1", "VirtualMachineInstance", "db", NAMESPACE, metadata={"uid": "vmi"}, status=status
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        "db",
+        NAMESPACE,
+        metadata={"uid": "vmi"},
+        status=status,
     )
 
 
@@ -26,7 +36,15 @@ def launcher(name, on, phase="Succeeded"):
         "labels": labels,
         "ownerReferences": [{"kind": "VirtualMachineInstance", "name": "db", "controller": True}],
     }
-    return manifest("v1", "Pod", name, NAMESPACE, metadata=metadata, spec={"nodeName": on}, status={"phase": phase})
+    return manifest(
+        "v1",
+        "Pod",
+        name,
+        NAMESPACE,
+        metadata=metadata,
+        spec={"nodeName": on},
+        status={"phase": phase},
+    )
 
 
 PODS = (launcher("a", "w1"), launcher("b", "w2"), launcher("c", "w1", "Running"))
@@ -36,7 +54,8 @@ def test_the_pods_that_have_ended_are_named():
     found = ended_launchers.of(vmi("a", "b", "c"), complete(*PODS))
 
     assert found.words == (
-        f"virt-handler on w1 does not find the launcher of the VM ({SAID}), because status.activePods of the VMI still names "
+        f"virt-handler on w1 does not find the launcher of the VM ({SAID}), because "
+        "status.activePods of the VMI still names "
         "launcher pods that have ended: a (w1), b (w2)"
     )
     assert found.remedy.startswith("delete only the launcher pods that have ended; ")

@@ -8,7 +8,9 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
 NOW = "2027-03-01T10:00:00Z"
-DELETED = "error getting handle for DataSource Type VolumeSnapshot by Name snap: snapshot snap is currently being deleted"
+DELETED = (
+    "error getting handle for DataSource Type VolumeSnapshot by Name snap: snapshot snap is currently being deleted"
+)
 CLONE = {
     "annotations": {"restore.kubevirt.io/name": "clone-copy-restore-db-x"},
     "labels": {"restore.kubevirt.io/source-vm-name": "db"},
@@ -22,7 +24,14 @@ def claim(kind="VolumeSnapshot", **metadata):
 
 def snapshot(deleted="2027-03-01T09:30:00Z", **status):
     metadata = {"deletionTimestamp": deleted} if deleted else {}
-    return manifest("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "snap", NAMESPACE, metadata=metadata, status=status)
+    return manifest(
+        "snapshot.storage.k8s.io/v1",
+        "VolumeSnapshot",
+        "snap",
+        NAMESPACE,
+        metadata=metadata,
+        status=status,
+    )
 
 
 def kubevirt(release):
@@ -41,7 +50,8 @@ def test_a_source_that_is_being_deleted_is_not_copied(objects, since):
     found = lost(*objects)
 
     assert found.reason == (
-        f"its data source VolumeSnapshot snap is being deleted{since}. The provisioner refuses it, so this does not end by itself"
+        f"its data source VolumeSnapshot snap is being deleted{since}. The provisioner refuses "
+        "it, so this does not end by itself"
     )
     assert found.remedy.startswith("create the disk again from a source that exists and stays: kubectl describe")
 
@@ -49,7 +59,10 @@ def test_a_source_that_is_being_deleted_is_not_copied(objects, since):
 @pytest.mark.parametrize(
     ("objects", "says"),
     [
-        ((VM, kubevirt("v1.1.0")), "clone VM db again, with KubeVirt 1.2.0 or later or in a class that binds Immediate: "),
+        (
+            (VM, kubevirt("v1.1.0")),
+            "clone VM db again, with KubeVirt 1.2.0 or later or in a class that binds Immediate: ",
+        ),
         ((VM, kubevirt("v1.2.0")), "delete the cloned VM and clone VM db again: kubectl"),
         ((kubevirt("v1.1.0"),), "because VM db, which was cloned, does not exist any more"),
     ],
@@ -61,7 +74,9 @@ def test_a_clone_is_made_again(objects, says):
 def test_a_source_that_does_not_exist():
     said = 'error getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io "snap" not found'
 
-    assert lost(said=said).reason == "its data source VolumeSnapshot snap does not exist, so this does not end by itself"
+    assert (
+        lost(said=said).reason == "its data source VolumeSnapshot snap does not exist, so this does not end by itself"
+    )
 
 
 def test_a_snapshot_that_is_not_ready_tells_why():

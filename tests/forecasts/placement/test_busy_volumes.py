@@ -16,7 +16,13 @@ def pod(name, on, image="", owner="", namespace=NAMESPACE):
 
 
 def plugin(release="v0.18.0"):
-    return pod("plugin", "b", f"quay.io/piraeusdatastore/piraeus-csi:{release}", "linstor-csi-node", "piraeus")
+    return pod(
+        "plugin",
+        "b",
+        f"quay.io/piraeusdatastore/piraeus-csi:{release}",
+        "linstor-csi-node",
+        "piraeus",
+    )
 
 
 def busy(*objects, driver=LINSTOR, error=ERROR, on="a", parameters=()):
@@ -31,8 +37,10 @@ def test_a_class_of_linstor_allows_one_primary():
 
     assert found.lasts
     assert found.words == (
-        "the volume is open on a, where pod guest uses it, and DRBD has one primary, because class two does not set "
-        "DrbdOptions/Net/allow-two-primaries and linstor-csi 0.18.0 does not set it for a migration, as 0.22.0 and later do"
+        "the volume is open on a, where pod guest uses it, and DRBD has one primary, because "
+        "class two does not set "
+        "DrbdOptions/Net/allow-two-primaries and linstor-csi 0.18.0 does not set it for a "
+        "migration, as 0.22.0 and later do"
     )
     assert "set-property handle DrbdOptions/Net/allow-two-primaries yes" in found.remedy
 
@@ -50,8 +58,13 @@ def test_another_cause_is_not_guessed(change, objects):
     found = busy(*objects, **change)
 
     assert not found.lasts
-    assert found.words == "the volume is open on a, where pod guest uses it, and its storage does not let b open it as well"
-    assert found.remedy.startswith("see what the driver logs about it on b, and whether its storage lets two nodes open")
+    assert (
+        found.words
+        == "the volume is open on a, where pod guest uses it, and its storage does not let b open it as well"
+    )
+    assert found.remedy.startswith(
+        "see what the driver logs about it on b, and whether its storage lets two nodes open"
+    )
 
 
 @pytest.mark.parametrize("change", [{"error": "no such device"}, {"on": "b"}])

@@ -36,10 +36,13 @@ def test_the_object_that_the_other_nodes_have_is_named():
     found = unknown(own("w1"), own("w2"), plugin())
 
     assert found.words == (
-        f"driver {DRIVER} does not know w3 (node w3 was not found), so no volume is attached there: no AcmeNode w3 exists, as "
+        f"driver {DRIVER} does not know w3 (node w3 was not found), so no volume is attached "
+        "there: no AcmeNode w3 exists, as "
         "one does for w1, w2, although its pod acme-csi-node-x runs there"
     )
-    assert found.remedy.startswith("delete pod acme-csi-node-x, whose successor registers w3 when it starts; if it does not")
+    assert found.remedy.startswith(
+        "delete pod acme-csi-node-x, whose successor registers w3 when it starts; if it does not"
+    )
     assert found.remedy.endswith(": kubectl delete pod acme-csi-node-x -n acme")
     assert not risky(found.remedy)
 
@@ -52,10 +55,16 @@ def test_a_pod_that_is_broken_is_repaired_first():
 
 
 def test_without_such_objects_only_the_error_says_so():
-    for objects in ((plugin(),), (own("w1"), plugin()), (own("w1", "other.io"), own("w2", "other.io"), plugin())):
+    for objects in (
+        (plugin(),),
+        (own("w1"), plugin()),
+        (own("w1", "other.io"), own("w2", "other.io"), plugin()),
+    ):
         found = unknown(*objects)
         assert "exists, as one does" not in found.words
-        assert found.remedy.startswith("see whether pod acme-csi-node-x registered w3 with the controller of the driver")
+        assert found.remedy.startswith(
+            "see whether pod acme-csi-node-x registered w3 with the controller of the driver"
+        )
 
 
 def test_objects_that_may_exist_unread_are_not_missing():

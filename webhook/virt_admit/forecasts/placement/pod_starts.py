@@ -144,8 +144,8 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         return missing.remedy
     if unregistered := node_drivers.named_by(said, on):
         return node_drivers.remedy(unregistered[1], unregistered[0], cluster)
-    if found := _busy(said, pod, cluster) or _report(said, on, cluster):
-        return found.remedy
+    if fault := _busy(said, pod, cluster) or _report(said, on, cluster):
+        return fault.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster)
     if named := _VOLUME.search(said):
@@ -212,7 +212,9 @@ def _ask_driver(driver: str, volume: str, on: str, cluster: Cluster) -> str:
     """
     if _of_longhorn(volume, cluster) is not None:
         return typed(f"repair the volume in its storage ({driver})", _of_storage(volume, cluster))
-    pod = node_pods.of_driver(driver, node_pods.of_node(on, cluster)) if on else node_pods.controller_of(driver, cluster)
+    pod = (
+        node_pods.of_driver(driver, node_pods.of_node(on, cluster)) if on else node_pods.controller_of(driver, cluster)
+    )
     who = f"driver {driver} logs about it on {on}" if on else f"the controller of driver {driver} logs about it"
     return typed(f"see what {who}", node_pods.logs(pod) if pod is not None else _of_storage(volume, cluster))
 

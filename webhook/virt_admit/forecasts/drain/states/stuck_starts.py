@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.starts.storage import refused_owners
 from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
-from virt_admit.forecasts.placement.components import unattached_networks
+from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster

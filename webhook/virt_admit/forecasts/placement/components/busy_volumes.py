@@ -1,8 +1,9 @@
 """Volumes that a second node cannot open because the node of their VM has them open.
 
-A claim with ReadWriteMany promises more than its storage may be set up for. LINSTOR needs a property for it, which its driver
-sets for a migration since 0.22.0. Sources: piraeusdatastore/linstor-csi:CHANGELOG.md (0.22.0), pkg/linstor/const.go
-#PropertyAllowTwoPrimaries, issues piraeusdatastore/linstor-csi#159, piraeusdatastore/piraeus-operator#1031.
+A claim with ReadWriteMany promises more than its storage may be set up for. LINSTOR needs a
+property for it, which its driver sets for a migration since 0.22.0. Sources:
+piraeusdatastore/linstor-csi:CHANGELOG.md (0.22.0), pkg/linstor/const.go #PropertyAllowTwoPrimaries,
+issues piraeusdatastore/linstor-csi#159, piraeusdatastore/piraeus-operator#1031.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 
-READS: Final[Reads] = {STORAGE_CLASS: (), PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.storageClassName")}
+READS: Final[Reads] = {
+    STORAGE_CLASS: (),
+    PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.storageClassName"),
+}
 _BUSY: Final = re.compile(
     r"(?i)resource busy|already (?:open|in use|exclusive)|being used|in use by|multiple primaries|reservation conflict"
 )
@@ -62,20 +66,22 @@ def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Clust
 
 
 def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Cluster) -> BusyVolume | None:
-    """Return that LINSTOR lets one node write; None: two may, or the driver of this release allows it itself."""
+    """Return that LINSTOR lets one node write; None: two may, or its driver sees to that."""
     name = volume.at("spec", "storageClassName").text or ""
     found = find(cluster, STORAGE_CLASS, "", name) if name else None
     release = _release(on, cluster) or _release(there, cluster)
     if found is None or release is None or release >= _SETS_TWO or _allows(found):
         return None
     words = (
-        f"{opened}, and DRBD has one primary, because class {name} does not set {_TWO} and linstor-csi {release} does not "
+        f"{opened}, and DRBD has one primary, because class {name} does not set {_TWO} and "
+        f"linstor-csi {release} does not "
         f"set it for a migration, as {_SETS_TWO} and later do"
     )
     handle = volume.at("spec", "csi", "volumeHandle").text or volume.name
     remedy = (
-        f"update linstor-csi, or set the property: linstor resource-definition set-property {handle} {_TWO} yes, and for new "
-        "volumes in a class; then migrate again"
+        f"run linstor-csi {_SETS_TWO} or later, or set the property of the volume (linstor "
+        f"resource-definition set-property {handle} {_TWO} yes) and for new ones in a class; "
+        "then migrate again"
     )
     return BusyVolume(words, typed(remedy, kubectl("describe", STORAGE_CLASS, name)), lasts=True)
 

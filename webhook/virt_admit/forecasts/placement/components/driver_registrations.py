@@ -1,8 +1,10 @@
 """Nodes that the controller of a CSI driver does not know: it attaches no volume there.
 
-Many drivers keep an object for each node, which its pod there creates when it starts. CSINode lists the driver even where
-that failed. Sources: container-storage-interface/spec:spec.md#controllerpublishvolume-errors (NOT_FOUND);
-NetApp/trident:frontend/csi/node_server.go#nodeRegisterWithController, issues NetApp/trident#811, #328.
+Many drivers keep an object for each node, which its pod there creates when it starts. CSINode lists
+the driver even where that failed. Sources:
+container-storage-interface/spec:spec.md#controllerpublishvolume-errors (NOT_FOUND);
+NetApp/trident:frontend/csi/node_server.go#nodeRegisterWithController, issues NetApp/trident#811,
+#328.
 """
 
 from __future__ import annotations
@@ -22,7 +24,21 @@ from virt_admit.model.messages import cut_middle, names
 
 _WORDS: Final = re.compile(r"[a-z0-9]+")
 _GENERAL: Final = frozenset(
-    ("com", "csi", "dev", "driver", "io", "k8s", "kubernetes", "local", "net", "node", "org", "storage", "x")
+    (
+        "com",
+        "csi",
+        "dev",
+        "driver",
+        "io",
+        "k8s",
+        "kubernetes",
+        "local",
+        "net",
+        "node",
+        "org",
+        "storage",
+        "x",
+    )
 )
 """Words of domains that do not tell whose a driver or an API group is."""
 _CALL: Final = re.compile(r"^(?:rpc error: code = \w+ desc = )+")
@@ -39,7 +55,7 @@ class UnknownNode(NamedTuple):
 
 
 def unknown(driver: str, node: str, error: str, cluster: Cluster) -> UnknownNode | None:
-    """Return that the controller of a driver does not know a node; None: the error or the objects do not say so."""
+    """Return that the controller of a driver does not know a node; None: nothing says so."""
     if not driver or not node or node not in error or find(cluster, NODE, "", node) is None:
         return None
     lacks = _lacks(driver, node, cluster)
@@ -49,8 +65,14 @@ def unknown(driver: str, node: str, error: str, cluster: Cluster) -> UnknownNode
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     runs = f", {broken.words}" if broken is not None else f", although its pod {pod.name} runs there" if pod else ""
     said = cut_middle(_CALL.sub("", error).rstrip(". "), _LONGEST)
-    words = f"driver {driver} does not know {node} ({said}), so no volume is attached there{f': {lacks}' if lacks else ''}{runs}"
-    return UnknownNode(words, broken.remedy if broken is not None else _remedy(pod, node, driver, certain=bool(lacks)))
+    words = (
+        f"driver {driver} does not know {node} ({said}), so no volume is attached "
+        f"there{f': {lacks}' if lacks else ''}{runs}"
+    )
+    return UnknownNode(
+        words,
+        broken.remedy if broken is not None else _remedy(pod, node, driver, certain=bool(lacks)),
+    )
 
 
 def _remedy(pod: Object | None, node: str, driver: str, *, certain: bool) -> str:
@@ -61,14 +83,15 @@ def _remedy(pod: Object | None, node: str, driver: str, *, certain: bool) -> str
         words = f"see whether pod {pod.name} registered {node} with the controller of the driver"
         return typed(words, node_pods.logs(pod))
     words = (
-        f"delete pod {pod.name}, whose successor registers {node} when it starts; if it does not, see in its logs why it "
+        f"delete pod {pod.name}, whose successor registers {node} when it starts; if it does "
+        "not, see in its logs why it "
         "does not reach the controller of the driver"
     )
     return typed(words, kubectl("delete", POD, pod.name, pod.namespace))
 
 
 def _lacks(driver: str, node: str, cluster: Cluster) -> str:
-    """Return which object of a driver each other node with the driver has, and this one has not; empty: none is known."""
+    """Return which object each other node of a driver has and this one lacks; empty: none."""
     registered = {
         each.name
         for each in cluster.known(CSI_NODE)
@@ -85,7 +108,7 @@ def _lacks(driver: str, node: str, cluster: Cluster) -> str:
 
 
 def _by_kind(cluster: Cluster) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return the names of the objects of each kind that is read as a whole and that a driver may have."""
+    """Return the names of the objects of each kind that a driver may have and that is complete."""
     found: dict[Kind, set[str]] = {}
     for obj in cluster if isinstance(cluster, Snapshot) else ():
         if obj.group not in BUILT_IN_GROUPS:

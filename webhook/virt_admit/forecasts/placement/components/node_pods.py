@@ -48,7 +48,7 @@ def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | No
 
 
 def controller_of(driver: str, cluster: Cluster) -> Object | None:
-    """Return a pod of the controller of a CSI driver, which attaches and provisions; None: none is known by its name."""
+    """Return a pod of the controller of a CSI driver, by its name; None: none is known."""
     words = sorted({*re.split(r"[^a-z0-9]+", driver.lower())} - _ENDS, key=len, reverse=True)
     rated = [
         (_share(_CONTROLS.sub("", name), words), "csi" in name, pod)

@@ -1,8 +1,11 @@
-"""Launcher pods that have ended and that a VMI still names: virt-handler then finds two launchers, and mounts nothing.
+"""Launcher pods that have ended and that a VMI still names: virt-handler then finds two launchers,
+and mounts nothing.
 
-virt-controller writes all pods of a VMI into ``status.activePods``, also those that a migration left behind. virt-handler wants
-exactly one whose files are on its node. Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#setActivePods,
-:pkg/virt-handler/hotplug-disk/mount.go#findVirtlauncherUID #IsMounted, pull request kubevirt/kubevirt#18287.
+virt-controller writes all pods of a VMI into ``status.activePods``, also those that a migration
+left behind. virt-handler wants exactly one whose files are on its node. Sources:
+kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#setActivePods,
+:pkg/virt-handler/hotplug-disk/mount.go#findVirtlauncherUID #IsMounted, pull request
+kubevirt/kubevirt#18287.
 """
 
 from __future__ import annotations
@@ -28,17 +31,25 @@ class EndedLaunchers(NamedTuple):
 
 
 def of(vmi: Object, cluster: Cluster) -> EndedLaunchers | None:
-    """Return which ended pods keep virt-handler from finding the launcher of a VMI; None: it finds it, or none is known."""
+    """Return which ended pods hide the launcher of a VMI from virt-handler; None: none is known."""
     said, node = stuck_starts.unsynchronized(vmi), vmi.at("status", "nodeName").text
     ended = _ended(vmi, cluster) if _SAYS.lower() in said.lower() else ()
     if not any(pod.at("spec", "nodeName").text == node for pod in ended):
         return None
     called = names(f"{pod.name} ({pod.at('spec', 'nodeName').text or '?'})" for pod in ended)
     words = (
-        f"virt-handler on {node} does not find the launcher of the VM ({_SAYS}), because status.activePods of the VMI still "
+        f"virt-handler on {node} does not find the launcher of the VM ({_SAYS}), because "
+        "status.activePods of the VMI still "
         f"names launcher pods that have ended: {called}"
     )
-    delete = shell("kubectl", "delete", "pod", *(argument(pod.name) for pod in ended), "-n", vms.namespace_of(vmi))
+    delete = shell(
+        "kubectl",
+        "delete",
+        "pod",
+        *(argument(pod.name) for pod in ended),
+        "-n",
+        vms.namespace_of(vmi),
+    )
     pods = "pod that has" if len(ended) == 1 else "pods that have"
     ways = f"delete only the launcher {pods} ended; KubeVirt with kubevirt#18287 does not name such pods"
     return EndedLaunchers(words, typed(ways, delete))

@@ -1,9 +1,12 @@
-"""Claims that are not filled because what they copy is being deleted, does not exist, or is not ready.
+"""Claims that are not filled because what they copy is being deleted, does not exist, or is not
+ready.
 
-The provisioner refuses such a source, and is healthy itself. A snapshot that a claim names is kept by a finalizer until that
-claim has its volume: each waits for the other. Sources: kubernetes-csi/external-provisioner:pkg/controller/controller.go
-#getSnapshotSource #getPVCSource; kubernetes-csi/external-snapshotter:pkg/common-controller/snapshot_controller.go
-#ensurePVCFinalizer; kubevirt/kubevirt#10832, #10888 (in 1.2.0: pkg/virt-controller/watch/clone/clone.go#verifyPVCBound).
+The provisioner refuses such a source, and is healthy itself. A snapshot that a claim names is kept
+by a finalizer until that claim has its volume: each waits for the other. Sources:
+kubernetes-csi/external-provisioner:pkg/controller/controller.go #getSnapshotSource #getPVCSource;
+kubernetes-csi/external-snapshotter:pkg/common-controller/snapshot_controller.go
+#ensurePVCFinalizer; kubevirt/kubevirt#10832, #10888 (in 1.2.0:
+pkg/virt-controller/watch/clone/clone.go#verifyPVCBound).
 """
 
 from __future__ import annotations
@@ -30,7 +33,6 @@ READS: Final[Reads] = {
         "spec.dataSource",
         "spec.dataSourceRef",
     ),
-    VM: ("metadata.name",),
 }
 _SNAPSHOT: Final = Kind("snapshot.storage.k8s.io", ("v1",), "volumesnapshots", "VolumeSnapshot")
 """Only snapshot files have them."""
@@ -50,11 +52,15 @@ class LostSource(NamedTuple):
 
 
 def of(claim: Object, said: str, cluster: Cluster) -> LostSource | None:
-    """Return why what a claim copies is refused; None: it copies nothing, or its provisioner fails for another cause.
+    """Return why what a claim copies is refused; None: nothing, or for another cause.
 
     ``said``: the last error of the provisioner.
     """
-    source = claim.at("spec", "dataSourceRef") if claim.at("spec", "dataSourceRef").is_map else claim.at("spec", "dataSource")
+    source = (
+        claim.at("spec", "dataSourceRef")
+        if claim.at("spec", "dataSourceRef").is_map
+        else claim.at("spec", "dataSource")
+    )
     kind, name = source["kind"].text or "", source["name"].text or ""
     if not name or kind not in _KINDS:
         return None
@@ -62,7 +68,10 @@ def of(claim: Object, said: str, cluster: Cluster) -> LostSource | None:
     found, what = find(cluster, _KINDS[kind], namespace, name), f"its data source {kind} {name}"
     described = kubectl("describe", _KINDS[kind], name, namespace)
     if (found is not None and found.deleted) or _names(_DELETED, said, name):
-        words = f"{what} is being deleted{_kept(found, cluster)}. The provisioner refuses it, so this does not end by itself"
+        words = (
+            f"{what} is being deleted{_kept(found, cluster)}. The provisioner refuses it, so "
+            "this does not end by itself"
+        )
         return LostSource(words, typed(_again(claim, cluster), described))
     if _names(_MISSING, said, name):
         words = f"{what} does not exist, so this does not end by itself"
@@ -98,7 +107,7 @@ def _error(found: Object | None) -> str:
 
 
 def _again(claim: Object, cluster: Cluster) -> str:
-    """Return how the disk is made again: the clone of a VM meets the same cause again without an update of KubeVirt."""
+    """Return how the disk is made again: a clone may meet the same cause again."""
     if not (claim.annotations.get(_RESTORE) or "").startswith("clone-"):
         return "create the disk again from a source that exists and stays"
     named = claim.labels.get(_SOURCE_VM)
@@ -109,6 +118,7 @@ def _again(claim: Object, cluster: Cluster) -> str:
     if release is None or release >= _KEEPS_UNTIL_BOUND:
         return again
     return (
-        f"{again}, with KubeVirt {_KEEPS_UNTIL_BOUND} or later or in a class that binds Immediate: KubeVirt {release} deletes "
+        f"{again}, with KubeVirt {_KEEPS_UNTIL_BOUND} or later or in a class that binds "
+        f"Immediate: KubeVirt {release} deletes "
         "the snapshot of a clone before a WaitForFirstConsumer claim is bound"
     )

@@ -1,6 +1,7 @@
 """A provisioner that fails with a claim: what it says, and which of its pods says it.
 
-Its events name it as ``driver_pod_uid`` (kubernetes-csi/external-provisioner:cmd/csi-provisioner/csi-provisioner.go, identity).
+Its events name it as ``driver_pod_uid``
+(kubernetes-csi/external-provisioner:cmd/csi-provisioner/csi-provisioner.go, identity).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def error(said: str) -> str:
 
 
 def remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
-    """Return where the cause of an error of a provisioner is to be found: whether it is healthy is not known."""
+    """Return where the cause of an error is to be found: the provisioner may be healthy."""
     driver = storage_class["provisioner"].text or "?"
     pod = _reporter(claim, cluster) or node_pods.controller_of(driver, cluster)
     command = node_pods.logs(pod) if pod is not None else kubectl("describe", PVC, claim.name, claim.namespace)

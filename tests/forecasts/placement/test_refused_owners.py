@@ -4,15 +4,21 @@ import pytest
 
 from tests.advice import risky
 from tests.builders import NAMESPACE, complete, manifest
-from virt_admit.forecasts.drain.starts.storage import refused_owners
 from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.placement.components import refused_owners
 
 SAID = (
-    "preparing host-disks failed: chown /proc/7/root/var/run/kubevirt-private/vmi-disks/root/disk.img: operation not permitted"
+    "preparing host-disks failed: chown "
+    "/proc/7/root/var/run/kubevirt-private/vmi-disks/root/disk.img: operation not permitted"
 )
 WITHOUT_PATH = "preparing host-disks failed: chown /proc/self/fd/26: operation not permitted"
 NFS = {"nfs": {"server": "192.0.2.1", "path": "/export"}}
-BY_DRIVER = {"csi": {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "192.0.2.1", "share": "/export"}}}
+BY_DRIVER = {
+    "csi": {
+        "driver": "nfs.csi.k8s.io",
+        "volumeAttributes": {"server": "192.0.2.1", "share": "/export"},
+    }
+}
 LOCAL = {"csi": {"driver": "csi.example"}}
 
 
@@ -28,7 +34,14 @@ def vmi(said=SAID, claims=("disk",)):
         "message": said,
     }
     status = {"phase": "Scheduled", "nodeName": "w1", "conditions": [synchronized]}
-    return manifest("kubevirt.io/v1", "VirtualMachineInstance", "web", NAMESPACE, spec={"volumes": volumes}, status=status)
+    return manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        "web",
+        NAMESPACE,
+        spec={"volumes": volumes},
+        status=status,
+    )
 
 
 def disk(name, **spec):
@@ -55,11 +68,13 @@ def test_an_export_that_squashes_root_is_named_with_its_claim(spec):
     problem = stuck_starts.problem(vmi(), complete(*disk("disk", **spec), HANDLER))
 
     assert problem.reason == (
-        f"virt-handler cannot start its guest: {SAID}. Volume root (claim disk, class shared) is on NFS 192.0.2.1:/export, "
+        f"virt-handler cannot start its guest: {SAID}. Volume root (claim disk, class shared) is "
+        "on NFS 192.0.2.1:/export, "
         "which lets root change no owner, as an export with root_squash does"
     )
     assert problem.remedy == (
-        "export that path with no_root_squash, or give the files there to user and group 107 (qemu); virt-handler tries "
+        "export that path with no_root_squash, or give the files there to user and group 107 "
+        "(qemu); virt-handler tries "
         "again: kubectl describe persistentvolume pv-disk"
     )
     assert not risky(problem.remedy)
@@ -73,9 +88,7 @@ def test_other_storage_is_not_called_an_export():
 
 def test_without_a_path_the_only_volume_on_nfs_is_meant():
     claims = ("disk", "data")
-    one = refused_owners.of(
-        vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **LOCAL), *disk("data", **NFS))
-    )
+    one = refused_owners.of(vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **LOCAL), *disk("data", **NFS)))
     both = refused_owners.of(vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **NFS), *disk("data", **NFS)))
 
     assert one.words.startswith("volume data (claim data, class shared) is on NFS")

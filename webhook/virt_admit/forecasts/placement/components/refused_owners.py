@@ -1,8 +1,10 @@
 """Disks whose owner virt-handler may not change: an NFS export maps root to another user.
 
-virt-handler gives ``disk.img`` to user and group 107 (qemu), unless it has them already, and tries again all the time. Sources:
-kubevirt/kubevirt:pkg/ephemeral-disk-utils/utils.go#UnsafeSetFileOwnership, :pkg/host-disk/host-disk.go, issue
-kubevirt/kubevirt#9022; kubernetes-csi/csi-driver-nfs:docs/driver-parameters.md.
+virt-handler gives ``disk.img`` to user and group 107 (qemu), unless it has them already, and tries
+again all the time. Sources:
+kubevirt/kubevirt:pkg/ephemeral-disk-utils/utils.go#UnsafeSetFileOwnership,
+:pkg/host-disk/host-disk.go, issue kubevirt/kubevirt#9022;
+kubernetes-csi/csi-driver-nfs:docs/driver-parameters.md.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class _Disk(NamedTuple):
 
 
 def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
-    """Return the volume on which virt-handler may not change the owner; None: it fails at something else, or none is known."""
+    """Return the volume on which virt-handler may not change the owner; None: none is known."""
     if not _REFUSED.search(said):
         return None
     named, disks = _DISK.search(said), list(_disks(vmi, cluster))
@@ -58,7 +60,10 @@ def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
     described = kubectl("describe", PV, disk.pv.name)
     if export := _export(disk.pv):
         words = f"{called} is on NFS {export}, which lets root change no owner, as an export with root_squash does"
-        ways = f"export that path with no_root_squash, or give the files there to user and group {_OWNER}; virt-handler tries again"
+        ways = (
+            "export that path with no_root_squash, or give the files there to user and group "
+            f"{_OWNER}; virt-handler tries again"
+        )
         return RefusedOwner(words, typed(ways, described))
     ways = f"let the storage allow that, or give the file to user and group {_OWNER}; virt-handler tries again"
     return RefusedOwner(f"the storage of {called} lets root change no owner", typed(ways, described))
