@@ -2,7 +2,8 @@
 
 from tests.advice import risky
 from tests.builders import NAMESPACE, complete, manifest, node
-from virt_admit.forecasts.placement import volume_attachments
+from tests.forecasts.drain.test_target_pods import warning
+from virt_admit.forecasts.placement import pod_starts, volume_attachments
 from virt_admit.forecasts.placement.components import driver_registrations
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -38,7 +39,7 @@ def test_the_object_that_the_other_nodes_have_is_named():
     assert found.words == (
         f"driver {DRIVER} does not know w3 (node w3 was not found), so no volume is attached "
         "there: no AcmeNode w3 exists, as "
-        "one does for w1, w2, although its pod acme-csi-node-x runs there"
+        "one does for w1, w2, although pod acme-csi-node-x of it runs there"
     )
     assert found.remedy.startswith(
         "delete pod acme-csi-node-x, whose successor registers w3 when it starts; if it does not"
@@ -87,3 +88,16 @@ def test_a_fault_of_an_attachment_has_it():
 
     assert fault.of_node
     assert fault.words.startswith(f"claim disk cannot be attached to w3: driver {DRIVER} does not know w3")
+
+
+def test_an_event_alone_tells_it_too():
+    pod = manifest("v1", "Pod", "launcher", NAMESPACE, spec={"nodeName": "w3"}, status={"phase": "Pending"})
+    said = warning(pod, "FailedAttachVolume", f'AttachVolume.Attach failed for volume "pv" : {ERROR}')
+    volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": DRIVER}})
+    cluster = complete(*NODES, own("w1"), own("w2"), plugin(), pod, volume, said)
+
+    assert pod_starts.failure(pod, cluster).startswith(
+        f"volume pv cannot be attached to w3: driver {DRIVER} does not know"
+    )
+    assert pod_starts.remedy(pod, cluster).startswith("delete pod acme-csi-node-x")
+    assert pod_starts.fails_on_its_node(pod, cluster)

@@ -16,6 +16,7 @@ from virt_admit.forecasts.placement.components import (
     broken_pods,
     busy_volumes,
     driver_daemons,
+    driver_registrations,
     longhorn_nodes,
     longhorn_starts,
     missing_objects,
@@ -24,6 +25,7 @@ from virt_admit.forecasts.placement.components import (
     node_pods,
 )
 from virt_admit.forecasts.placement.components.busy_volumes import BusyVolume
+from virt_admit.forecasts.placement.components.driver_registrations import UnknownNode
 from virt_admit.forecasts.placement.components.longhorn_nodes import LonghornReport
 from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
@@ -118,6 +120,8 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
         words = f"{attachment.what}: {error}" if error else attachment.what
     else:
         words = cut_middle(_FAILED.sub(r"\1: ", said).rstrip(". "), _BRIEF) if brief else _shown(said, pod, cluster)
+    if unknown := _unknown(said, on, cluster):
+        return f"volume {_VOLUME.findall(said)[0]} cannot be attached to {on}: {unknown.words}"
     if busy := _busy(said, pod, cluster):
         return busy.words if brief else f"{words}. {capital(busy.words)}"
     report = _report(said, on, cluster)
@@ -144,7 +148,7 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         return missing.remedy
     if unregistered := node_drivers.named_by(said, on):
         return node_drivers.remedy(unregistered[1], unregistered[0], cluster)
-    if fault := _busy(said, pod, cluster) or _report(said, on, cluster):
+    if fault := _unknown(said, on, cluster) or _busy(said, pod, cluster) or _report(said, on, cluster):
         return fault.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster)
@@ -195,6 +199,14 @@ def _claims(pod: Object) -> list[str]:
     return [name for name in named if name]
 
 
+def _unknown(said: str, on: str, cluster: Cluster) -> UnknownNode | None:
+    """Return that a driver does not know the node of a pod, where only an event tells its error."""
+    framed = _FRAME.match(said) if said.startswith("AttachVolume.") else None
+    if framed is None:
+        return None
+    return driver_registrations.unknown(_driver(framed[2], cluster), on, said[framed.end() :], cluster)
+
+
 def _busy(said: str, pod: Object, cluster: Cluster) -> BusyVolume | None:
     """Return which node has a volume open that the kubelet cannot open on the node of a pod."""
     named = _VOLUME.match(said) if said.startswith(_BY_KUBELET) else None
@@ -237,7 +249,8 @@ def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
     on = pod.at("spec", "nodeName").text or ""
     driver = node_drivers.named_by(said, on)
     attachment = attachment_fault(pod, cluster)
-    unknown = attachment is not None and attachment.of_node and said == attachment.words
+    told = attachment is not None and attachment.of_node and said == attachment.words
+    unknown = told or _unknown(said, on, cluster) is not None
     named = network_plugins.NAMED.search(said) is not None or driver is not None
     return named or unknown or _report(said, on, cluster) is not None
 

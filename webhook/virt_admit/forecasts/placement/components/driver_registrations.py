@@ -63,7 +63,7 @@ def unknown(driver: str, node: str, error: str, cluster: Cluster) -> UnknownNode
         return None
     pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
-    runs = f", {broken.words}" if broken is not None else f", although its pod {pod.name} runs there" if pod else ""
+    runs = f", {broken.words}" if broken is not None else f", although pod {pod.name} of it runs there" if pod else ""
     said = cut_middle(_CALL.sub("", error).rstrip(". "), _LONGEST)
     words = (
         f"driver {driver} does not know {node} ({said}), so no volume is attached "
