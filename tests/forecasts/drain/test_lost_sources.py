@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import NAMESPACE, complete, manifest
+from tests.builders import NAMESPACE, manifest
 from virt_admit.forecasts.drain.starts.storage import lost_sources, provisioners
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -90,24 +90,54 @@ def test_a_source_that_is_whole_is_not_accused(of):
     assert lost(snapshot(""), said="rpc error: out of space", of=of) is None
 
 
-def test_the_pod_that_reports_an_error_is_named():
+def failed(message="out of space"):
     about = {"kind": "PersistentVolumeClaim", "name": "disk", "namespace": NAMESPACE}
-    event = Object(
-        {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": "e", "namespace": NAMESPACE},
-            "involvedObject": about,
-            "type": "Warning",
-            "reason": "ProvisioningFailed",
-            "message": "out of space",
-            "source": {"component": "csi.example_ctl-0_8f3d"},
-        }
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": NAMESPACE},
+        "involvedObject": about,
+        "type": "Warning",
+        "reason": "ProvisioningFailed",
+        "message": f'failed to provision volume with StorageClass "fast": {message}',
+        "source": {"component": "csi.example_ctl-0_8f3d"},
+        "lastTimestamp": "2027-03-01T09:58:00Z",
+    }
+    return Object(event)
+
+
+FAST = manifest("storage.k8s.io/v1", "StorageClass", "fast", provisioner="csi.example")
+POD = manifest("v1", "Pod", "ctl-0", "csi")
+
+
+def of_vm(*objects, phase="Pending", now=NOW):
+    disk = claim()
+    disk.data["status"] = {"phase": phase}
+    volumes = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    vmi = manifest("kubevirt.io/v1", "VirtualMachineInstance", "db", NAMESPACE, spec={"volumes": volumes})
+    return provisioners.of_vm(vmi, Snapshot([disk, FAST, POD, *objects], ["*"], time=now))
+
+
+def test_the_pod_that_reports_an_error_is_named():
+    found = of_vm(failed())
+
+    assert found.reason == "its claim disk is Pending: out of space"
+    assert found.remedy == (
+        "correct what provisioner csi.example refuses, in the claim, in class fast or in its storage; "
+        "its logs may say more: kubectl logs ctl-0 -n csi --all-containers"
     )
-    pod = manifest("v1", "Pod", "ctl-0", "csi")
-    fast = manifest("storage.k8s.io/v1", "StorageClass", "fast", provisioner="csi.example")
 
-    found = provisioners.remedy(claim(), fast, complete(event, pod))
 
-    assert found.endswith("its logs may say more: kubectl logs ctl-0 -n csi --all-containers")
-    assert provisioners.error('failed to provision volume with StorageClass "fast": out of space') == "out of space"
+def test_a_claim_of_a_vm_without_a_data_volume_has_a_source_too():
+    found = of_vm(failed(DELETED), snapshot())
+
+    assert found.reason.startswith(
+        "its claim disk is Pending: its data source VolumeSnapshot snap is being deleted (for 30 min)"
+    )
+
+
+@pytest.mark.parametrize(
+    "found", [of_vm(), of_vm(failed(), phase="Bound"), of_vm(failed(), now="2027-03-01T11:00:00Z")]
+)
+def test_a_claim_that_is_bound_or_whose_error_is_old_is_no_obstacle(found):
+    assert found is None

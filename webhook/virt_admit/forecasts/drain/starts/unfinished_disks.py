@@ -15,7 +15,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
 from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
-from virt_admit.forecasts.drain.starts.storage import lost_sources, provisioners
+from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -38,7 +38,7 @@ READS: Final[Reads] = union(
     pod_starts.READS,
     filling_pods.READS,
     waiting_disks.READS,
-    lost_sources.READS,
+    provisioners.READS,
     {
         CDI: (),
         HCO: (),
@@ -317,13 +317,8 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
     if found["provisioner"].text == _STATIC:
         why = _free(claim, cluster)
         return _another(claim, why, work, cluster) if why else None
-    said = events.last_warning(claim, "ProvisioningFailed", None, cluster)
-    if said:
-        lost = lost_sources.of(claim, said, cluster)
-        if lost is not None:
-            return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
-        why = cut_middle(provisioners.error(said), _LONGEST)
-        return Problem(why, provisioners.remedy(claim, found, cluster), ProblemCause.NOT_REPORTED)
+    if failed := provisioners.problem(claim, found, None, cluster):
+        return failed
     unscheduled = _unschedulable(work.pods)
     return _problem(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
 
