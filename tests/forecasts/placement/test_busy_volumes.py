@@ -3,6 +3,8 @@
 import pytest
 
 from tests.builders import NAMESPACE, complete, manifest
+from tests.forecasts.drain.test_target_pods import warning
+from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import busy_volumes
 
 ERROR = "MapVolume.MapPodDevice failed: cannot open /dev/x: Device or resource busy"
@@ -70,3 +72,20 @@ def test_another_cause_is_not_guessed(change, objects):
 @pytest.mark.parametrize("change", [{"error": "no such device"}, {"on": "b"}])
 def test_a_volume_that_is_open_nowhere_else_is_not_busy(change):
     assert busy(plugin(), **change) is None
+
+
+@pytest.mark.parametrize(
+    ("volume", "called"), [("pv-of-a-long-name", "claim disk (volume pv-of-a-long-name)"), ("ca", 'volume "ca"')]
+)
+def test_a_long_error_keeps_the_names_of_its_volume(volume, called):
+    guest = pod("guest", "b")
+    guest.data["spec"]["volumes"] = [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]
+    bound = {"volumeName": "pv-of-a-long-name"}
+    claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec=bound)
+    error = f'MapVolume.MapPodDevice failed for volume "{volume}" : {"first words " * 20}: the last ones'
+    cluster = complete(guest, claim, warning(guest, "FailedMapVolume", error))
+
+    said = pod_starts.failure(guest, cluster)
+
+    assert said.startswith(f"MapVolume.MapPodDevice failed for {called}: first words")
+    assert said.endswith("the last ones")

@@ -175,11 +175,12 @@ def lasting_fault(pod: Object, cluster: Cluster) -> bool:
 def _shown(said: str, pod: Object, cluster: Cluster) -> str:
     """Return what keeps a pod from starting, shortened without its volume and the claim of that."""
     framed = _FRAME.match(said)
-    claim = _claim(pod, framed[2], cluster) if framed is not None else ""
-    if framed is None or not claim:
+    if framed is None:
         return cut_middle(said.rstrip(". "), _WORDS)
+    claim = _claim(pod, framed[2], cluster)
+    called = f"claim {claim} (volume {framed[2]})" if claim else f'volume "{framed[2]}"'
     error = cut_middle(said[framed.end() :].rstrip(". "), _WORDS)
-    return f"{framed[1]} failed for claim {claim} (volume {framed[2]}): {error}"
+    return f"{framed[1]} failed for {called}: {error}"
 
 
 _FRAME: Final = re.compile(r'(\w+Volume\.\w+) failed for volume "([\w.-]{1,250})" ?: ')
