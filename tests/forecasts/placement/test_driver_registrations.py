@@ -1,5 +1,7 @@
 """A driver whose controller does not know a node: the object that is missing is named, and the pod that makes it."""
 
+import pytest
+
 from tests.advice import risky
 from tests.builders import NAMESPACE, complete, manifest, node
 from tests.forecasts.drain.test_target_pods import warning
@@ -77,17 +79,29 @@ def test_another_error_is_no_fault_of_the_node():
     assert unknown(own("w1"), own("w2"), plugin(), error="no space left") is None
 
 
-def test_a_fault_of_an_attachment_has_it():
-    claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec={"volumeName": "pv"})
-    spec = {"attacher": DRIVER, "nodeName": "w3", "source": {"persistentVolumeName": "pv"}}
-    status = {"attached": False, "attachError": {"message": ERROR}}
-    attachment = manifest("storage.k8s.io/v1", "VolumeAttachment", "csi-1", spec=spec, status=status)
-    cluster = complete(*NODES, own("w1"), own("w2"), plugin(), claim, attachment)
+def attachment(number, error=ERROR):
+    spec = {
+        "attacher": DRIVER,
+        "nodeName": "w3",
+        "source": {"persistentVolumeName": f"pv{number}"},
+    }
+    status = {"attached": not error, **({"attachError": {"message": error}} if error else {})}
+    own_claim = {"volumeName": f"pv{number}"}
+    return [
+        manifest("storage.k8s.io/v1", "VolumeAttachment", f"csi-{number}", spec=spec, status=status),
+        manifest("v1", "PersistentVolumeClaim", f"disk{number}", NAMESPACE, spec=own_claim),
+    ]
 
-    fault = volume_attachments.fault("w3", NAMESPACE, ["disk"], cluster, overdue=False)
+
+@pytest.mark.parametrize(("other", "like"), [(ERROR, f", like {NAMESPACE}/disk2,"), ("", "")])
+def test_a_fault_of_an_attachment_names_the_claims_that_it_hits(other, like):
+    objects = [*NODES, own("w1"), own("w2"), plugin(), *attachment(1), *attachment(2, other)]
+
+    fault = volume_attachments.fault("w3", NAMESPACE, ["disk1"], complete(*objects), overdue=False)
 
     assert fault.of_node
-    assert fault.words.startswith(f"claim disk cannot be attached to w3: driver {DRIVER} does not know w3")
+    begin = f"claim disk1{like} cannot be attached to w3: driver {DRIVER} does not know w3"
+    assert fault.words.startswith(begin)
 
 
 def test_an_event_alone_tells_it_too():

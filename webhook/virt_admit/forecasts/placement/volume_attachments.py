@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -147,7 +148,8 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
     named, name = node_drivers.named_by(error), volume(attachment)
     on, attacher = attachment.at("spec", "nodeName").text or "", attachment.at("spec", "attacher").text or ""
     if named is None and (unknown := driver_registrations.unknown(attacher, on, error, cluster)):
-        what = f"claim {claim} cannot be attached to {on}: {unknown.words}"
+        others = names(_fail_alike(attachment, cluster))
+        what = f"claim {claim}{f', like {others},' if others else ''} cannot be attached to {on}: {unknown.words}"
         return AttachmentFault(what, unknown.remedy, of_node=True)
     if named is None:
         return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name)
@@ -155,6 +157,14 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
     because = node_drivers.because(driver, node, cluster)
     what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"
     return AttachmentFault(what, node_drivers.remedy(driver, node, cluster))
+
+
+def _fail_alike(attachment: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the other claims that the same driver does not attach to the same node."""
+    for other in entry(cluster, _of_node, attachment.at("spec", "nodeName").text or "") or ():
+        same = other.at("spec", "attacher").text == attachment.at("spec", "attacher").text
+        if same and other.name != attachment.name and _words(other, "attachError"):
+            yield from (claim.full_name for claim in entry(cluster, _claims, volume(other)) or ())
 
 
 def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> AttachmentFault:
