@@ -95,6 +95,21 @@ def test_without_a_path_the_only_volume_on_nfs_is_meant():
     assert both is None
 
 
+def test_a_file_that_qemu_may_not_open():
+    said = (
+        'server error. command SyncVMI failed: "Could not open '
+        "'/var/run/kubevirt-private/vmi-disks/root/disk.img': Permission denied\""
+    )
+    found = refused_owners.of(vmi(said), said, complete(*disk("disk", **NFS)))
+
+    assert found.words == (
+        "volume root (claim disk, class shared) is on NFS 192.0.2.1:/export, where user 107 (qemu) may "
+        "not open its file"
+    )
+    assert found.remedy.startswith("give the files there to user and group 107 (qemu); KubeVirt tries")
+    assert refused_owners.of(vmi(said), said, complete(*disk("disk", **LOCAL))) is None
+
+
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [

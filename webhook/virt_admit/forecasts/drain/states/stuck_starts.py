@@ -141,7 +141,7 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     if said := unsynchronized(vmi):
         if refused := refused_owners.of(vmi, said, cluster):
             reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.words)}"
-            short = f"{synchronizer(vmi)}, it may not change an owner: {refused.words}"
+            short = f"{synchronizer(vmi)}: {refused.words}"
             return Problem(reason, refused.remedy, ProblemCause.NOT_REPORTED, brief=short)
         reason, brief = (f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF))
         return Problem(reason, _unsynchronized_remedy(vmi, pod, said, cluster), ProblemCause.NOT_REPORTED, brief=brief)

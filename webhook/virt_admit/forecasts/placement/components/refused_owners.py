@@ -26,12 +26,14 @@ READS: Final[Reads] = {
     PV: ("spec.csi.driver", "spec.csi.volumeAttributes", "spec.nfs"),
 }
 _REFUSED: Final = re.compile(r"(?i)\bchown\b.*(?:operation not permitted|permission denied)")
+_UNREADABLE: Final = re.compile(r"(?i)/vmi-disks/[^/]{1,63}/.*permission denied")
+"""What qemu says of a file that it may not open."""
 _DISK: Final = re.compile(r"/vmi-disks/([^/]{1,63})/")
 _OWNER: Final = "107 (qemu)"
 
 
 class RefusedOwner(NamedTuple):
-    """On which volume the owner of a disk cannot be changed, and what ends that."""
+    """On which volume a disk has an owner with whom no guest starts, and what ends that."""
 
     words: str
     """``Volume root (claim web, class nfs) is on NFS 192.0.2.1:/export, which squashes root …``."""
@@ -45,8 +47,9 @@ class _Disk(NamedTuple):
 
 
 def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
-    """Return the volume on which virt-handler may not change the owner; None: none is known."""
-    if not _REFUSED.search(said):
+    """Return the volume on which virt-handler may not change the owner, or qemu not open a file; None: none is known."""
+    refused = _REFUSED.search(said) is not None
+    if not refused and not _UNREADABLE.search(said):
         return None
     named, disks = _DISK.search(said), list(_disks(vmi, cluster))
     if named is None:
@@ -58,7 +61,12 @@ def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
     name = disk.claim.at("spec", "storageClassName").text
     called = f"volume {disk.volume} (claim {disk.claim.name}{f', class {name}' if name else ''})"
     described = kubectl("describe", PV, disk.pv.name)
-    if export := _export(disk.pv):
+    export = _export(disk.pv)
+    if not refused:  # on other storage, SELinux may be the cause as well
+        words = f"{called} is on NFS {export}, where user {_OWNER} may not open its file"
+        ways = f"give the files there to user and group {_OWNER}; KubeVirt tries again"
+        return RefusedOwner(words, typed(ways, described)) if export else None
+    if export:
         words = f"{called} is on NFS {export}, which lets root change no owner, as an export with root_squash does"
         ways = (
             "export that path with no_root_squash, or give the files there to user and group "
