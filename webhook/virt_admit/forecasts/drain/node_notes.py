@@ -270,9 +270,10 @@ def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
             several = len(hooks or last) > 1
             which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"
-            end = etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else None
-            end = end or (None if hooks else machine_twins.rancher_wait(machine, cluster))
-            end = end or ("", f"Check the owner of each hook: {about('describe', machine, kind)}")
+            see = f"Check the owner of each hook: {about('describe', machine, kind)}"
+            end = (None if hooks else machine_twins.rancher_wait(machine, cluster)) or ("", see, "")
+            if etcd_guard.is_held(machine):
+                end = (*etcd_guard.replacement(machine, cluster), "")
             held = HeldDeletion(machine, hooks or last, f"{waits} while {which}", *end)
             found.setdefault(machine_nodes.emptied_node(machine, cluster), []).append(held)
     return found

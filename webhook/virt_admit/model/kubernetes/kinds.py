@@ -313,6 +313,7 @@ CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "mach
 KUBEADM: Final = Kind(
     "controlplane.cluster.x-k8s.io", ("v1beta2", "v1beta1"), "kubeadmcontrolplanes", "KubeadmControlPlane"
 )
+IP_CLAIM: Final = Kind("ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim")
 BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)

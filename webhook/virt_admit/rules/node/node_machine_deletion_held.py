@@ -92,4 +92,6 @@ def _begin(machine: Object, twin: LeftOver | None, age: timedelta) -> str:
     if twin is None:
         return f"Machine {name} is being deleted for {lasts}"
     again = "cordoned again and again, because " if machine_drain.cordons_again(machine) else ""
-    return f"{again}Machine {name} has this node next to Machine {names(twin.stay, 60)} and is being deleted for {lasts}"
+    return (
+        f"{again}Machine {name} has this node next to Machine {names(twin.stay, 60)} and is being deleted for {lasts}"
+    )

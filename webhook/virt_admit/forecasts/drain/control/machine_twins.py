@@ -27,7 +27,8 @@ _COLUMNS: Final = (
     r"JOINED-TO:.metadata.annotations.rke\.cattle\.io/joined-to"
 )
 _BRIEF: Final = (
-    f"Point {_JOINED} of the machines that joined it to a server that stays, or remove the hook once etcd has no such member."
+    f"Point {_JOINED} of the machines that joined it to a server that stays, "
+    "or remove the hook once etcd has no such member."
 )
 
 
