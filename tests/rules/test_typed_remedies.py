@@ -199,3 +199,14 @@ def test_the_words_of_a_failure_are_no_command():
                 seen += 1
                 assert "delete ns" not in command(row), (rule.id, case["name"])
     assert seen > 5
+
+
+def test_an_object_that_fleet_writes_is_not_edited():
+    """A change by hand makes its bundle Modified, for which an upgrade of Harvester waits."""
+    rule = next(each for each in load_rules() if each.id == "workload-update-disabled")
+    annotations = {"objectset.rio.cattle.io/id": "default-mcc-harvester-cattle-fleet-local-system"}
+    metadata = {"name": "kubevirt", "namespace": "harvester-system", "annotations": annotations}
+    spec = {"workloadUpdateStrategy": {"workloadUpdateMethods": []}}
+    case = {"object": {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "spec": spec}}
+
+    assert {command(row) for row in rows(rule, case)} == {"kubectl edit managedchart harvester -n fleet-local"}

@@ -54,6 +54,7 @@ from virt_admit.model.node_updates import (
     upgrade_plans,
 )
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import check_scope, control_plane, fence_taints, machine_starts, machines
@@ -98,6 +99,7 @@ READS: Final[Reads] = union(
     upgrade_plans.READS,
     talos_upgrades.READS,
     rancher_updates.READS,
+    managed_charts.READS,
     {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
@@ -187,6 +189,7 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
 
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
     return (
+        *managed_charts.standing(cluster),
         *upgrade_plans.standing(cluster),
         *talos_upgrades.standing(cluster),
         *rancher_updates.standing(cluster),

@@ -321,6 +321,7 @@ UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradep
 PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
 RANCHER_CLUSTER: Final = Kind("provisioning.cattle.io", ("v1",), "clusters", "Cluster")
 FLEET_BUNDLE: Final = Kind("fleet.cattle.io", ("v1alpha1",), "bundles", "Bundle")
+MANAGED_CHART: Final = Kind("management.cattle.io", ("v3",), "managedcharts", "ManagedChart")
 TALOS_UPGRADE: Final = Kind(
     "tuppr.home-operations.com", ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False
 )

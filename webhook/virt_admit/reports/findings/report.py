@@ -14,6 +14,7 @@ from virt_admit.model import sanitize
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
+from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule
 
@@ -79,6 +80,8 @@ def without_object(request: Request, label: str = "") -> Request:
     keys = ("name", "generateName", "namespace", "uid", *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
+    if (mark := obj.annotations.get(fleet_objects.MARK)) is not None:  # what writes it takes the change
+        metadata["annotations"] = {fleet_objects.MARK: mark}
     identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.control import machine_twins
 from virt_admit.forecasts.drain.control.machine_twins import LeftOver
 from virt_admit.model import machine_nodes
-from virt_admit.model.commands import about, shell
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import etcd_guard, machine_drain
@@ -64,6 +64,7 @@ test of its operator gives a roll-out of three virtual machines an hour."""
 )
 def check(node: Object, context: Context) -> Findings:
     path, cluster = node.metadata["name"].path, context.cluster
+    see = shell("virt-admit", "explain", f"node/{node.name}")
     left = {each.machine.full_name: each for each in machine_twins.of_node(node.name, cluster)}
     for held in node_notes.held_deletions(cluster).get(node.name, ()):
         twin = left.pop(held.machine.full_name, None)
@@ -73,14 +74,12 @@ def check(node: Object, context: Context) -> Findings:
         hook = f"its hook {cut(held.hooks[0], 60)} is set, which no time-out ends."
         begin = f"{_begin(held.machine, twin, age)}, but {hook}"
         message = f"{begin} {held.brief or 'Provide what the hook waits for.'}"
-        command = shell("virt-admit", "explain", f"node/{node.name}")
-        yield Finding(path, message, value=node.name, command=command)
+        yield Finding(path, message, value=node.name, command=see)
     for twin in left.values():
         age = _age(twin.machine, cluster)
         if age is not None and age >= _PATIENCE:
             message = f"{_begin(twin.machine, twin, age)}. See what its deletion waits for."
-            command = about("describe", twin.machine, CAPI_MACHINE)
-            yield Finding(path, message, value=node.name, command=command)
+            yield Finding(path, message, value=node.name, command=see)
 
 
 def _age(machine: Object, cluster: Cluster) -> timedelta | None:
