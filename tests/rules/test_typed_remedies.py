@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.json_patch import apply
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand
+from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.control import machine_twins
-from virt_admit.forecasts.drain.control.machine_twins import LeftOver
+from virt_admit.forecasts.drain.control.machine_twins import TwinMachine
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
@@ -86,7 +86,7 @@ def _age(machine: Object, cluster: Cluster) -> timedelta | None:
     return clock.since(machine.metadata["deletionTimestamp"].text, cluster)
 
 
-def _begin(machine: Object, twin: LeftOver | None, age: timedelta) -> str:
+def _begin(machine: Object, twin: TwinMachine | None, age: timedelta) -> str:
     lasts, name = clock.duration(age), cut(machine.full_name, 60)
     if twin is None:
         return f"Machine {name} is being deleted for {lasts}"

@@ -32,7 +32,7 @@ _BRIEF: Final = (
 )
 
 
-class LeftOver(NamedTuple):
+class TwinMachine(NamedTuple):
     """A Machine that is being deleted and names a node that other Machines have as well."""
 
     machine: Object
@@ -50,22 +50,22 @@ class LeftOver(NamedTuple):
         )
 
 
-def of_node(node: str, cluster: Cluster) -> Sequence[LeftOver]:
+def of_node(node: str, cluster: Cluster) -> Sequence[TwinMachine]:
     """Return the Machines that are being deleted, for a node that another Machine has as well."""
     return cluster.cached(_left_over).get(node, ())
 
 
-def _left_over(cluster: Cluster) -> Mapping[str, Sequence[LeftOver]]:
+def _left_over(cluster: Cluster) -> Mapping[str, Sequence[TwinMachine]]:
     stay: dict[tuple[str, str, str], list[str]] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda each: each.full_name):
         name = "" if machine.deleted else machine_nodes.node_name(machine, cluster)
         if name:
             stay.setdefault(_key(machine, name), []).append(machine.full_name)
-    found: dict[str, list[LeftOver]] = {}
+    found: dict[str, list[TwinMachine]] = {}
     for machine in cluster.known(CAPI_MACHINE):
         name = machine_nodes.emptied_node(machine, cluster) if machine.deleted else ""
         if others := stay.get(_key(machine, name)):
-            found.setdefault(name, []).append(LeftOver(machine, tuple(others)))
+            found.setdefault(name, []).append(TwinMachine(machine, tuple(others)))
     return found
 
 
