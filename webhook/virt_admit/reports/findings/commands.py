@@ -8,7 +8,6 @@ from virt_admit.model.commands import about, argument, json_patch, kubectl, shel
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VM, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
 from virt_admit.rule import Action
@@ -56,8 +55,11 @@ controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
 def _default(obj: Object, kind: Kind) -> str:
     if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
-    if chart := fleet_objects.chart_of(obj):
-        return fleet_objects.edit(chart)
+    if obj.annotations:  # the mark of Fleet
+        from virt_admit.model.node_updates.rancher import fleet_objects  # noqa: PLC0415 - few objects have it
+
+        if chart := fleet_objects.chart_of(obj):
+            return fleet_objects.edit(chart)
     return _see(obj, kind) if kind in _SEEN_ONLY else about("edit", obj, kind)
 
 

@@ -14,7 +14,6 @@ from virt_admit.model import sanitize
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
-from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule
 
@@ -80,12 +79,14 @@ def without_object(request: Request, label: str = "") -> Request:
     keys = ("name", "generateName", "namespace", "uid", *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
-    if (mark := obj.annotations.get(fleet_objects.MARK)) is not None:  # what writes it takes the change
-        metadata["annotations"] = {fleet_objects.MARK: mark}
+    if (mark := obj.annotations.get(_APPLIED)) is not None:
+        metadata["annotations"] = {_APPLIED: mark}
     identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
+_APPLIED: Final = "objectset.rio.cattle.io/id"
+"""What reports need of the annotations: the mark of Fleet, which takes changes in its charts alone."""
 _OWNED: Final = dict.fromkeys(("VirtualMachineInstance", "VirtualMachine"), ("ownerReferences",))
 """What reports need of the metadata of an object: a VMI is changed through its VM, and a VM of a pool repeats the pool."""
 

@@ -98,7 +98,7 @@ def _order(upgrade: Object, stays: timedelta, chart: Object, cluster: Cluster) -
     why, remedy = _fault(chart, entry, bundle, cluster)
     stage = f"has been upgrading system services for {clock.duration(stays)}"
     reason = f"{update_orders.title(upgrade)} {stage}, and {by} waits without a limit: {which}{why}"
-    brief = f"it has not upgraded its system services: {which}{why}"
+    brief = f"it has been upgrading system services for {clock.duration(stays)}: {which}{why}"
     return StandingOrder(upgrade, reason, remedy, True, brief)
 
 
