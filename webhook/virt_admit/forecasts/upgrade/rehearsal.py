@@ -28,6 +28,7 @@ from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.estimate_basis import Basis
 from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
+from virt_admit.forecasts.upgrade.pools import unpooled_nodes
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.savings import Saving
@@ -176,8 +177,8 @@ def _run(
         found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
-    if plan.nodes and not begun and not any(pool.nodes for pool in pools):
-        unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
+    if plan.nodes and not begun and not any(pool.nodes or pool.obstacle for pool in pools):
+        unseen += unpooled_nodes.unknown(driver, cluster, of_machines=driver is Driver.CLUSTER_API)
     unseen += drain_waits.unknown(driver, plan, pools, begun, cluster)
     unseen += rollouts.doubts(driver, pools, cluster)
     unknown = [row for node in left for row in node.undecided]
