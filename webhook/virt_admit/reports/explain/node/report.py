@@ -39,6 +39,8 @@ class UpgradeOfNode:
     end: Range | None
     stops: tuple[str, ...]
     """Why this node stops the upgrade."""
+    before_nodes: str | None = None
+    """What an update that is under way does before the nodes, from whose begin the times count. Null: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
