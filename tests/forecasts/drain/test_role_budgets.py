@@ -46,7 +46,11 @@ def test_more_pods_do_not_help() -> None:
 
 SAID = {
     "no other pod is ready": (
-        [member(0, "a", role="primary"), member(1, "b", ready=False, role="x"), member(2, "a", role="x")],
+        [
+            member(0, "a", role="primary"),
+            member(1, "b", ready=False, role="x"),
+            member(2, "a", role="x"),
+        ],
         {"role": "primary"},
         "Get another pod of StatefulSet db ready on another node, and let it take over role=primary",
     ),
@@ -65,9 +69,16 @@ SAID = {
         {"statefulset.kubernetes.io/pod-name": "db-0"},
         "More pods do not help, as it selects one by its name",
     ),
-    "all pods of the workload": ([member(0, "a")], {}, "Run at least 2 pods of StatefulSet db, or set"),
+    "all pods of the workload": (
+        [member(0, "a")],
+        {},
+        "Run at least 2 pods of StatefulSet db, or set",
+    ),
     "a pod of another revision": (
-        [member(0, "a", **{"controller-revision-hash": "x"}), member(1, "b", **{"controller-revision-hash": "y"})],
+        [
+            member(0, "a", **{"controller-revision-hash": "x"}),
+            member(1, "b", **{"controller-revision-hash": "y"}),
+        ],
         {"controller-revision-hash": "x"},
         "Run at least 2 pods of StatefulSet db, or set",
     ),
@@ -89,7 +100,14 @@ def postgres(*more: Object, cordoned: str = "", role: str = "master", **node_lab
     for each in pods:
         each.data["metadata"]["labels"]["spilo-role"] = "master" if each.name == "db-0" else "replica"
     labels = {**SPILO, "spilo-role": role} if role else SPILO
-    own = budget("postgres-db-pdb", "shop", labels, allowed=0 if role else 2, expected=1 if role else 3, minAvailable=1)
+    own = budget(
+        "postgres-db-pdb",
+        "shop",
+        labels,
+        allowed=0 if role else 2,
+        expected=1 if role else 3,
+        minAvailable=1,
+    )
     first = node("a", cordoned=bool(cordoned))
     first.data["metadata"]["labels"] = node_labels
     first.data["spec"]["taints"] = [{"key": "node.kubernetes.io/unschedulable", "timeAdded": cordoned}]

@@ -214,6 +214,11 @@ REMEDIES: dict[str, tuple[list[Raw], str, str]] = {
         REFUSED.replace("AdminAckRequired", "DNSNotUpgradeable"),
         "Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns",
     ),
+    "two operators refuse": (
+        [operator("dns", "4.18.20", Upgradeable="see"), operator("etcd", "4.18.20", Upgradeable="see")],
+        REFUSED.replace("AdminAckRequired", "ClusterOperatorsNotUpgradeable"),
+        "Resolve what ClusterOperator dns, etcd asks for: kubectl describe clusteroperator dns",
+    ),
     "overrides": ([], REFUSED.replace("AdminAckRequired", "ClusterVersionOverridesSet"), "Remove spec.overrides"),
     "another check": (
         [],

@@ -29,7 +29,12 @@ OF_BOTH = (
     f"* Cluster operator etcd {REFUSES}: X: etcd waits\nfor:\n* a thing"
 )
 SAID: dict[str, tuple[str, str, list[Raw], list[str]]] = {
-    "one operator": (f"Cluster operator dns {REFUSES}: dns waits\nfor:\n* a thing", "X", [DNS], ["dns"]),
+    "one operator": (
+        f"Cluster operator dns {REFUSES}: dns waits\nfor:\n* a thing",
+        "X",
+        [DNS],
+        ["dns"],
+    ),
     "two operators": (OF_BOTH, "MultipleReasons", [ETCD, DNS], ["dns", "etcd"]),
     "an operator and overrides": (
         f"Cluster {REFUSES} for multiple reasons: X,Y\n* {OF_BOTH}\n* {OVERRIDES}",
@@ -104,15 +109,30 @@ def test_it_accepts_others() -> None:
 
 def pod(name: str, node: str, phase: str = "Running", app: str = "p", claim: str = "c") -> Raw:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
-    found = obj("Pod", "v1", name, "mon", spec={"nodeName": node, "volumes": volumes}, status={"phase": phase})
+    found = obj(
+        "Pod",
+        "v1",
+        name,
+        "mon",
+        spec={"nodeName": node, "volumes": volumes},
+        status={"phase": phase},
+    )
     found["metadata"]["labels"] = {"app": app}
     return found
 
 
 MARK = "openshift.io/cluster-monitoring-drop-pvc"
 PODS: dict[str, tuple[list[Raw], str, str]] = {
-    "on one node": ([pod("p-0", "a"), pod("p-1", "a")], "pods p-0, p-1 of mon all run on a", f"mon {MARK}=yes"),
-    "without a claim": ([pod("p-0", "a", claim=""), pod("p-1", "a", claim="")], "all run on a", "kubectl describe"),
+    "on one node": (
+        [pod("p-0", "a"), pod("p-1", "a")],
+        "pods p-0, p-1 of mon all run on a",
+        f"mon {MARK}=yes",
+    ),
+    "without a claim": (
+        [pod("p-0", "a", claim=""), pod("p-1", "a", claim="")],
+        "all run on a",
+        "kubectl describe",
+    ),
     "on two nodes": ([pod("p-0", "a"), pod("p-1", "b")], "", "kubectl describe"),
     "one of them": ([pod("p-0", "a"), pod("p-1", "a", phase="Pending")], "", "kubectl describe"),
     "others": ([pod("p-0", "a"), pod("p-1", "a", app="q")], "", "kubectl describe"),

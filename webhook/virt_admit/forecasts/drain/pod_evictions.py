@@ -370,7 +370,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
     choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
-        scaled, role = role_budgets.remedy(pod, budget, cluster), role_budgets.of_budget(pod, budget, cluster)
+        scaled = role_budgets.remedy(pod, budget, cluster)
+        role = role_budgets.of_budget(pod, budget, cluster)
         ways = _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else scaled
         remedy = f"{ways}{choice}."
         stays = f"; pod {pod.name} cannot become ready there, as its node does not report" if choice and silent else ""

@@ -113,9 +113,9 @@ class Rehearsal:
     reported: tuple[ReportedProblem, ...] = ()
     """What objects around the stops report as wrong."""
     refused: RefusedReleases | None = None
-    """Which releases of OpenShift are refused. ``possible`` is about the others. None: none is, or nothing says so."""
+    """Which releases of OpenShift are refused. ``possible`` is about the others."""
     before_nodes: str = ""
-    """What an update that is under way does before the nodes, from whose begin all times count. Empty: nothing."""
+    """What an update under way does before the nodes. Times count from their begin. Empty: nothing."""
 
 
 def rehearse(

@@ -72,9 +72,9 @@ class ClusterUpdate(NamedTuple):
     operators: tuple[Object, ...] = ()
     """The operators for which ``stop`` waits."""
     refused: RefusedReleases | None = None
-    """What would refuse the next update. None: nothing, or another update was asked for or is under way."""
+    """What would refuse the next update. None: nothing, or an update was asked for or is under way."""
     before_nodes: str = ""
-    """What an update that is under way does before the nodes; empty: none is, or it is at the nodes."""
+    """What an update under way does before the nodes; empty: none is, or it is at the nodes."""
 
 
 def release(cluster: Cluster) -> ClusterUpdate:
@@ -168,6 +168,8 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
     if acknowledge or not refusing:
         return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
+    if len(refusing) == 1:
+        return release_refusals.of_operator(refusing[0], cluster).remedy
     which = names((each.name for each in refusing), 120)
     return typed(f"Resolve what ClusterOperator {which} asks for", about("describe", refusing[0], CLUSTER_OPERATOR))
 
@@ -203,12 +205,13 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
     progress = f": {cut(_words(progressing).rstrip('.'), 200)}" if _words(progressing) else ""
     age = clock.since(last["startedTime"].text, cluster)
     lasts = f" for {clock.duration(age)}" if age is not None else ""
-    before = f"The update to {target} has been under way{lasts}{progress}. The nodes come after the operators"
+    running = f"The update to {target} has been under way{lasts}{progress}"
+    before = f"{running}. The nodes come after the operators"
     return ClusterUpdate(notes=tuple(_after_this(version, cluster)), before_nodes=before)
 
 
 def _after_this(version: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield what would refuse the next minor release. It does not concern the update that is under way."""
+    """Yield what would refuse the next minor release. It does not concern the update under way."""
     if refused := release_refusals.of_version(version, cluster):
         why = "; ".join(each.reason for each in refused.by)
         yield f"only a later update to another minor release is refused: {why}"

@@ -27,7 +27,7 @@ _MINOR: Final = re.compile(r"^(.*-)([0-9]{1,4})\.([0-9]{1,4})$")
 
 
 def remedy(words: str, cluster: Cluster, *, ordered: bool = True) -> str:
-    """Return how to update the operators that a refusal names; empty: it names none. ``ordered``: an update waits for it."""
+    """Return how to update the operators that a refusal names; empty: none. ``ordered``: one waits."""
     found = list(dict.fromkeys(_NAMED.findall(words)))
     if not found:
         return ""
@@ -36,7 +36,8 @@ def remedy(words: str, cluster: Cluster, *, ordered: bool = True) -> str:
     (namespace, installed, most), *_ = found
     way, command = _way(namespace, installed, cluster)
     until = f"{installed} is replaced by one that supports more than {most}"
-    then = f"The ordered update starts by itself once {until}" if ordered else f"It is refused until {until}"
+    begin = "The ordered update starts by itself once" if ordered else "It is refused until"
+    then = f"{begin} {until}"
     return typed(f"{way}{also}. {then}", command)
 
 

@@ -105,9 +105,9 @@ class UpgradeReport:
     reported: tuple[ReportedProblem, ...]
     """What objects around the stops report as wrong, in their words."""
     refused: RefusedReleases | None
-    """Releases of OpenShift that the cluster refuses. ``possible`` is about the others. Null: none, or nothing says so."""
+    """Releases of OpenShift that are refused. ``possible`` is about the others. Null: none is."""
     before_nodes: str | None
-    """What an update that is under way does before the nodes, from whose begin all times count. Null: nothing."""
+    """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:

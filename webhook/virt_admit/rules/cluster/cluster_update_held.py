@@ -1,8 +1,9 @@
 """An update of OpenShift does not reach the nodes, or the next minor release is refused.
 
 **Why.** The cluster-version operator has not accepted the release, or an operator that comes before the nodes is degraded. No
-node, no pool and no VM is the cause, and the update does not go on by itself. While Upgradeable is False, another minor
-release is refused. Updates within the present one are accepted. It is reported if the channel goes beyond the present one.
+node, no pool and no VM is the cause, and the update does not go on by itself. While Upgradeable is
+False, another minor release is refused. Updates within the present one are accepted. It is reported if
+the channel goes beyond the present one.
 
 **Fix.** Resolve what the ClusterVersion names. ``virt-admit upgrade`` has the remedy with its command.
 """
@@ -47,7 +48,8 @@ def check(version: Object, context: Context) -> Findings:
         return
     path = version.at("spec", "channel").path
     for refusal in refused.by:
-        text = f"{refused.targets} is refused, releases of {refused.present} are not: {ended(refusal.brief)}"
+        which = f"{refused.targets} is refused, releases of {refused.present} are not"
+        text = f"{which}: {ended(refusal.brief)}"
         message = check.first_that_fits(path, f"{text} {advice_of(refusal.remedy)}", text)
         own = refusal.kind == CLUSTER_VERSION.kind  # its remedies say what to check before
         command = shell("virt-admit", "upgrade") if own else command_of(refusal.remedy)

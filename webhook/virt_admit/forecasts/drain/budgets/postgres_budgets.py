@@ -1,10 +1,12 @@
-"""Budgets of Zalando's Postgres operator, which select the master alone unless ``pdb_master_label_selector`` is false.
+"""Budgets of Zalando's Postgres operator, which select the master alone by default.
 
-The operator moves the master off a node when that is cordoned, and gives up after ``master_pod_move_timeout``. A node that
-still has the labels of ``node_readiness_label`` counts as ready although it is cordoned. Before release 1.6 nothing moved the
-master unless these were set. Sources: zalando/postgres-operator:pkg/controller/node.go#nodeUpdate #nodeIsReady
-#moveMasterPodsOffNode; pkg/cluster/pod.go#MigrateMasterPod; pkg/cluster/k8sres.go#generatePrimaryPodDisruptionBudget
-#generateCriticalOpPodDisruptionBudget; pkg/util/config/config.go; issues 1162, 1400, 1663.
+The operator moves the master off a node when that is cordoned, and gives up after
+``master_pod_move_timeout``. A node that still has the labels of ``node_readiness_label`` counts as
+ready although it is cordoned. Before release 1.6 nothing moved the master unless these were set.
+Sources: zalando/postgres-operator:pkg/controller/node.go#nodeUpdate #nodeIsReady
+#moveMasterPodsOffNode; pkg/cluster/pod.go#MigrateMasterPod;
+pkg/cluster/k8sres.go#generatePrimaryPodDisruptionBudget #generateCriticalOpPodDisruptionBudget;
+pkg/util/config/config.go; pull request 1162, issues 1400 and 1663.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import role_budgets
-from virt_admit.forecasts.drain.budgets.operator_eviction import GOES, OperatorAnswer, PodEviction, Way, selected_labels
+from virt_admit.forecasts.drain.budgets.operator_eviction import (
+    GOES,
+    OperatorAnswer,
+    PodEviction,
+    Way,
+    selected_labels,
+)
 from virt_admit.forecasts.drain.budgets.role_budgets import PodRole
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import clock, kinds
@@ -45,12 +53,17 @@ def wrote(budget: Object) -> bool:
 
 
 def judge(eviction: PodEviction) -> OperatorAnswer | None:
-    """Return what the operator does about the eviction of a pod. None: the form of the budget decides. Raises Unseen."""
+    """Return what the operator does about an eviction; None: the form of the budget decides.
+
+    Raises:
+        Unseen: whether it moves the master is not known.
+    """
     if eviction.allowed:
         return GOES
     labels = selected_labels(eviction.budget)
     if _CRITICAL in labels:
-        reason = f"an operation of {labels[_CLUSTER]} runs during which the operator lets no pod go, such as an upgrade"
+        runs = f"an operation of {labels[_CLUSTER]} runs, such as an upgrade"
+        reason = f"{runs}, during which the operator lets no pod go"
         return OperatorAnswer(Way.NOW, reason, "Wait until the Postgres operator has ended it.")
     role = role_budgets.of_budget(eviction.pod, eviction.budget, eviction.cluster)
     if _ROLE not in labels or not eviction.never:
@@ -58,25 +71,29 @@ def judge(eviction: PodEviction) -> OperatorAnswer | None:
     node = find(eviction.cluster, NODE, "", eviction.node)
     since = node_phases.cordoned_since(node) if node is not None else None
     age = clock.since(clock.stamp(since), eviction.cluster)
-    what = role.words if role is not None else f"it selects only {_ROLE}={labels[_ROLE]}, which one pod has"
+    alone = f"it selects only {_ROLE}={labels[_ROLE]}, which one pod has"
+    what = role.words if role is not None else alone
     if age is not None and age >= _MOVE_TIMEOUT:
-        kept = f"{what}, and the operator has not moved this role since the node was cordoned {clock.duration(age)} ago"
+        since_then = f"since the node was cordoned {clock.duration(age)} ago"
+        kept = f"{what}, and the operator has not moved this role {since_then}"
         return OperatorAnswer(Way.NEVER, kept, _switchover(role, eviction))
     ready = _readiness(eviction)
     if ready is None:
-        unless = "it moves the master off a cordoned node unless node_readiness_label keeps it, and that is not known"
-        raise Unseen(unless)
-    if node is not None and ready and all(node.labels.get(key) == value for key, value in ready.items()):
+        moves = "it moves the master off a cordoned node"
+        raise Unseen(f"{moves} unless node_readiness_label keeps it, and that is not known")
+    if node is not None and ready and ready.items() <= node.labels.items():
         shown = ", ".join(f"{key}={value}" for key, value in sorted(ready.items()))
-        reason = f"{what}, and the operator moves this role only off a node without {shown} (node_readiness_label)"
+        only = f"the operator moves it only off a node without {shown} (node_readiness_label)"
         off = about("label", node, NODE, *(f"{key}-" for key in sorted(ready)))
-        return OperatorAnswer(Way.NEVER, reason, typed("Take that label off the node while it is drained", off))
+        remedy = typed("Take that label off the node while it is drained", off)
+        return OperatorAnswer(Way.NEVER, f"{what}, and {only}", remedy)
     name = role.owner if role is not None else labels[_CLUSTER]
-    return OperatorAnswer(Way.WAITS, f"the Postgres operator moves the master of {name} off the cordoned node")
+    moves = f"the Postgres operator moves the master of {name} off the cordoned node"
+    return OperatorAnswer(Way.WAITS, moves)
 
 
 def _readiness(eviction: PodEviction) -> dict[str, str] | None:
-    """Return the labels without which a node is not ready for the operator; None: its configuration is not known."""
+    """Return the labels of nodes that are ready for the operator; None: they are not known."""
     found = eviction.cluster.known(_CONFIGURATION)
     if len(found) != 1:
         return None
@@ -86,6 +103,20 @@ def _readiness(eviction: PodEviction) -> dict[str, str] | None:
 def _switchover(role: PodRole | None, eviction: PodEviction) -> str:
     pod = eviction.pod
     if role is None:
-        return "Ask for a second instance in its postgresql object, and let it become the master (a switch-over)."
-    run = ("kubectl", "exec", "-it", argument(pod.name), "-n", pod.namespace, "--", "patronictl", "switchover")
-    return typed(role_budgets.take_over(role, eviction.cluster), shell(*run) if role.next(eviction.cluster) else "")
+        second = "Ask for a second instance in its postgresql object"
+        return f"{second}, and let it become the master (a switch-over)."
+    run = (
+        "kubectl",
+        "exec",
+        "-it",
+        argument(pod.name),
+        "-n",
+        pod.namespace,
+        "--",
+        "patronictl",
+        "switchover",
+    )
+    return typed(
+        role_budgets.take_over(role, eviction.cluster),
+        shell(*run) if role.next(eviction.cluster) else "",
+    )

@@ -1,8 +1,8 @@
-"""Budgets that select only the pods of a workload with a role, such as the primary of a database: more pods do not help.
+"""Budgets that select only the pods of a workload with a role, such as the primary of a database.
 
-A controller or the pods themselves move such a label from pod to pod, as Patroni and Redis operators do. So the pod can go
-once another one has the role. Source: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount (it
-counts the pods that the selector matches).
+A controller or the pods move such a label from pod to pod, as Patroni does. So more pods do not
+help, and the pod can go once another one has the role. The disruption controller counts the pods
+that the selector matches: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ READS: Final[Reads] = union(
     pod_counts.READS,
     {
         NODE: ("spec.unschedulable",),
-        POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
+        POD: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "spec.nodeName",
+            "status.phase",
+            *CONDITIONS,
+        ),
     },
 )
 _NAMES: Final = ("apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name")
@@ -60,31 +66,35 @@ class PodRole(NamedTuple):
 
     def next(self, cluster: Cluster) -> Object | None:
         """Return a pod that can take the role over: ready, on another node that is not cordoned."""
-        return next((each for each in self.others if is_ready(each) and self._is_elsewhere(each, cluster)), None)
+        return next(
+            (each for each in self.others if is_ready(each) and self._is_elsewhere(each, cluster)),
+            None,
+        )
 
     def _is_elsewhere(self, other: Object, cluster: Cluster) -> bool:
         node = find(cluster, NODE, "", node_of(other))
-        return node_of(other) != node_of(self.pod) and node is not None and not node.at("spec", "unschedulable").boolean
+        elsewhere = node is not None and node.name != node_of(self.pod)
+        return elsewhere and node is not None and not node.at("spec", "unschedulable").boolean
 
 
 def of_budget(pod: Object, budget: Object, cluster: Cluster) -> PodRole | None:
-    """Return the role that a budget demands of a pod; None: it selects all pods of the workload that are known."""
+    """Return the role that a budget demands of a pod; None: it selects all that are known."""
     if pod.controller is None:
         return None
     own = [each for each in cluster.known(POD, pod.namespace) if _is_of(each, pod)]
     selector = selectors.parse(budget.at("spec", "selector").value)
     others = tuple(each for each in own if not selector.matches(each.labels))
-    missing = [
-        each for each in selector.requirements if others and not any(each.matches(other.labels) for other in others)
-    ]
-    missing = [each for each in missing if each.key not in _REVISIONS]
+    demanded = [each for each in selector.requirements if others and each.key not in _REVISIONS]
+    missing = [each for each in demanded if not any(each.matches(other.labels) for other in others)]
     owner = pod_counts.owner(pod, cluster)
     if not missing or owner is None:
         return None
     values = {value for each in missing for value in each.values}
     moves = not any(each.key in _NAMES for each in missing)
-    of_one = len(own) - len(others) == 1 and (len(others) > 1 or bool(values & _LEADING) or not moves)
-    return PodRole(", ".join(sorted(map(str, missing))), pod, others, len(own), of_one, owner, moves)
+    is_single = len(others) > 1 or bool(values & _LEADING) or not moves
+    of_one = len(own) - len(others) == 1 and is_single
+    labels = ", ".join(sorted(map(str, missing)))
+    return PodRole(labels, pod, others, len(own), of_one, owner, moves)
 
 
 def remedy(pod: Object, budget: Object, cluster: Cluster) -> str:
@@ -97,18 +107,22 @@ def remedy(pod: Object, budget: Object, cluster: Cluster) -> str:
         more = f"Run at least {number} pods with {role.labels}, or {pod_counts.ONE_AT_A_TIME}"
         return more if number else pod_counts.remedy(budget, role.owner)
     if not role.moves:
-        return "More pods do not help, as it selects one by its name, so let its owner set maxUnavailable: 1"
+        why = "More pods do not help, as it selects one by its name"
+        return f"{why}, so let its owner set maxUnavailable: 1"
     return take_over(role, cluster)
 
 
 def take_over(role: PodRole, cluster: Cluster) -> str:
     """Return that another pod takes the role, as a sentence without its end."""
+    over = f"take over {role.labels} (a switch-over)"
     if (other := role.next(cluster)) is not None:
-        return f"Let another pod, such as {other.name}, take over {role.labels} (a switch-over); more pods do not help"
-    return f"Get another pod of {role.owner} ready on another node, and let it take over {role.labels} (a switch-over)"
+        return f"Let another pod, such as {other.name}, {over}; more pods do not help"
+    return f"Get another pod of {role.owner} ready on another node, and let it {over}"
 
 
 def _is_of(other: Object, pod: Object) -> bool:
     above, own = other.controller, pod.controller
-    same = above is not None and own is not None and all(above[key].text == own[key].text for key in ("kind", "name"))
+    if above is None or own is None:
+        return False
+    same = all(above[key].text == own[key].text for key in ("kind", "name"))
     return same and not other.deleted and other.at("status", "phase").text not in FINISHED

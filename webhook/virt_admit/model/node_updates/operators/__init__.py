@@ -1,1 +1,1 @@
-"""Operators that hold an update: what they refuse, and what the Operator Lifecycle Manager keeps of a failure."""
+"""Operators that hold an update: what they refuse, and what OLM keeps of a failure."""

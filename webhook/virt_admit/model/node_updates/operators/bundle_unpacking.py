@@ -1,10 +1,11 @@
 """Bundles that the Operator Lifecycle Manager could not unpack, and the Job whose result it keeps.
 
-A Job in the namespace of the catalog pulls the image of the bundle and writes it into a ConfigMap. Both have the hash of the
-image as name. As long as a failed Job exists, OLM takes its result for every later InstallPlan and Subscription. Sources:
-operator-framework/operator-lifecycle-manager:pkg/controller/bundle/bundle_unpacker.go#UnpackBundle #ensureJob #hash
-#sortUnpackJobs (newer releases: ttlSecondsAfterFinished, bundle-unpack-min-retry-interval);
-pkg/controller/operators/catalog/subscription/state.go#InstallPlanNotFound (a deleted InstallPlan is made again).
+A Job in the namespace of the catalog pulls the image of the bundle and writes it into a ConfigMap.
+Both have the hash of the image as name. As long as a failed Job exists, OLM takes its result for
+every later InstallPlan and Subscription. Sources, in operator-framework/operator-lifecycle-manager:
+pkg/controller/bundle/bundle_unpacker.go#UnpackBundle #ensureJob #hash #sortUnpackJobs
+(newer releases: ttlSecondsAfterFinished, bundle-unpack-min-retry-interval);
+pkg/controller/operators/catalog/subscription/state.go#InstallPlanNotFound (it is made again).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class UnpackFailure(NamedTuple):
 
 
 def brief(words: str) -> str:
-    """Return what OLM says of a bundle in a few words: ``bundle unpacking failed (DeadlineExceeded)``."""
+    """Return a few words, as ``bundle unpacking failed (DeadlineExceeded)``."""
     found = _FAILED.search(words)
     return f"bundle unpacking failed ({found[1]})" if found else words
 
@@ -73,29 +74,38 @@ class _Bundle(NamedTuple):
     image: str
 
 
-def failure(subscription: Object, plan: Object | None, words: str, cluster: Cluster) -> UnpackFailure | None:
-    """Return what keeps a bundle from being unpacked again; None: ``words`` speak of something else.
+def failure(
+    subscription: Object,
+    plan: Object | None,
+    words: str,
+    cluster: Cluster,
+) -> UnpackFailure | None:
+    """Return what keeps a bundle from being unpacked again; None: it is another fault.
 
     Args:
-        plan: the InstallPlan that failed; None: the Subscription says so itself, or it cannot be read.
+        plan: the InstallPlan that failed; None: the Subscription says so, or it cannot be read.
     """
     if not _FAILED.search(words):
         return None
     bundles = list(_bundles(plan)) if plan is not None else []
-    space = bundles[0].namespace if bundles else subscription.at("spec", "sourceNamespace").text or ""
+    source = subscription.at("spec", "sourceNamespace").text or ""
+    space = bundles[0].namespace if bundles else source
     jobs, unseen = gather(cluster.list(JOB, space))
     own = [job for job in jobs if _is_of(job, bundles, words)]
     image = f"image {bundles[0].image.partition('@')[0]}" if bundles else "the image of the bundle"
     again = _deletion(subscription, plan)
     if not own or any(not _has_failed(job) for job in own):  # OLM takes one that has not failed
         return _without_job(bundles if unseen else [], image, space, again, is_gone=not unseen)
-    cause = f"{_of_jobs(own)}{_older(own[0], plan)}, so OLM takes its result and does not unpack again"
-    if not again and (own[0].at("spec", "ttlSecondsAfterFinished").present or _retries(subscription, cluster)):
+    kept = f"{_of_jobs(own)}{_older(own[0], plan)}"
+    cause = f"{kept}, so OLM takes its result and does not unpack again"
+    removed = own[0].at("spec", "ttlSecondsAfterFinished").present
+    if not again and (removed or _retries(subscription, cluster)):
         described = about("describe", own[0], JOB)
         what = "See that its image can be pulled. OLM tries it again by itself"
         return UnpackFailure(cause, typed(what, described))
-    both = dict.fromkeys(name for job in own for name in (job.label(_REF).text or job.name, job.name))
-    return UnpackFailure(cause, _removal(list(both), space, again))
+    pairs = ((job.label(_REF).text or job.name, job.name) for job in own)
+    both = list(dict.fromkeys(name for pair in pairs for name in pair))
+    return UnpackFailure(cause, _removal(both, space, again))
 
 
 def _deletion(subscription: Object, plan: Object | None) -> str:
@@ -120,7 +130,7 @@ def _bundles(plan: Object) -> Iterator[_Bundle]:
 
 
 def _is_of(job: Object, bundles: Sequence[_Bundle], words: str) -> bool:
-    """Return whether a Job is for one of these bundles; without bundles, whether it failed as the words say."""
+    """Return whether a Job is for one of the bundles; without any, as the words say."""
     ref = job.label(_REF).text
     if job.deleted:
         return False
@@ -144,8 +154,10 @@ def _of_jobs(jobs: Sequence[Object]) -> str:
 def _older(job: Object, plan: Object | None) -> str:
     """Return that a Job failed before the InstallPlan was made: a result that was taken over."""
     failed = clock.instant(job.condition("Failed")["lastTransitionTime"].text)
-    made = clock.instant(plan.at("metadata", "creationTimestamp").text) if plan is not None else None
-    if failed is None or made is None or failed >= made:
+    if plan is None or failed is None:
+        return ""
+    made = clock.instant(plan.at("metadata", "creationTimestamp").text)
+    if made is None or failed >= made:
         return ""
     return f" (it failed {clock.duration(made - failed)} before this InstallPlan was made)"
 
@@ -155,7 +167,14 @@ def _retries(subscription: Object, cluster: Cluster) -> bool:
     return len(groups) == 1 and bool(groups[0].annotation(_RETRY).text)
 
 
-def _without_job(missing: Sequence[_Bundle], image: str, space: str, again: str, *, is_gone: bool) -> UnpackFailure:
+def _without_job(
+    missing: Sequence[_Bundle],
+    image: str,
+    space: str,
+    again: str,
+    *,
+    is_gone: bool,
+) -> UnpackFailure:
     if missing:  # the name follows from the image, although Jobs cannot be read
         found = [each.name[:_NAME_LENGTH] for each in missing]
         which = f"{names([f'{space}/{name}' for name in found], 300)}, if it still exists"
@@ -166,7 +185,8 @@ def _without_job(missing: Sequence[_Bundle], image: str, space: str, again: str,
         return UnpackFailure("", typed(what, again))
     where = ("-n", space) if space else ("-A",)
     then = ", then the InstallPlan" if again else ""
-    what = f"See that {image} can be pulled; then delete the failed unpack Job and its ConfigMap of the same name{then}"
+    both = f"the failed unpack Job and its ConfigMap{then}"
+    what = f"See that {image} can be pulled; then delete {both}"
     return UnpackFailure("", typed(what, shell("kubectl", "get", "jobs", *where, "-l", _REF)))
 
 
@@ -176,6 +196,10 @@ def _removal(found: Sequence[str], space: str, again: str) -> str:
     command = shell("kubectl", "delete", "job,configmap", *named, "-n", space, "--ignore-not-found")
     which = "that Job and its ConfigMap" if len(found) == 1 else "those Jobs and their ConfigMaps"
     if not again:
-        return typed(f"Once its image can be pulled, delete {which}, after which OLM unpacks it again", command)
-    what = f"Once its image can be pulled, delete {which}, then the InstallPlan, which OLM makes again"
+        return typed(
+            f"Once its image can be pulled, delete {which}, after which OLM unpacks it again",
+            command,
+        )
+    then = "then the InstallPlan, which OLM makes again"
+    what = f"Once its image can be pulled, delete {which}, {then}"
     return typed(what, f"{command} && {again}")

@@ -1,8 +1,9 @@
-"""Another minor or major release of OpenShift that the cluster refuses, because Upgradeable is False.
+"""Another minor or major release of OpenShift that is refused, because Upgradeable is False.
 
-An update within the present minor release is accepted all the same. Sources: openshift/cluster-version-operator:
-pkg/payload/precondition/clusterversion/upgradeable.go#Run; pkg/cvo/status.go#setUpgradeableCondition; pkg/risk/upgradeable
-/upgradeable.go#risks #MajorAndMinorUpdates; before: pkg/cvo/upgradeable.go (the words of the operators are in its message).
+An update within the present minor release is accepted all the same. Sources, in
+openshift/cluster-version-operator: pkg/payload/precondition/clusterversion/upgradeable.go#Run;
+pkg/cvo/status.go#setUpgradeableCondition; pkg/risk/upgradeable/util.go#MajorAndMinorUpdates;
+before: pkg/cvo/upgradeable.go, whose message has the words of the operators.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class RefusedReleases:
     @property
     def within(self) -> str:
         """Return what is not refused, as ``4.18.20``, or ``releases of 4.18``."""
-        return names(self.accepted[-2:], 60) if self.accepted else f"releases of {self.present or 'this minor'}"
+        offered = names(self.accepted[-2:], 60) if self.accepted else ""
+        return offered or f"releases of {self.present or 'this minor'}"
 
     @property
     def targets(self) -> str:
@@ -74,7 +76,7 @@ class RefusedReleases:
 
 
 def of_version(version: Object, cluster: Cluster) -> RefusedReleases | None:
-    """Return what a ClusterVersion refuses; None: it accepts other minor releases, or does not say."""
+    """Return what a ClusterVersion refuses; None: nothing, or it does not say."""
     upgradeable = version.condition("Upgradeable")
     if upgradeable["status"].text != "False" or upgradeable["reason"].text == _PASSING:
         return None
@@ -88,7 +90,8 @@ def of_version(version: Object, cluster: Cluster) -> RefusedReleases | None:
     channel = _MINOR.search(version.at("spec", "channel").text or "")
     ahead = channel is not None and _numbers(channel) > _numbers(present)
     causes = tuple(_causes(version, cluster))
-    return RefusedReleases(present[0], tuple(within), tuple(beyond), causes, wanted=ahead or bool(beyond))
+    wanted = ahead or bool(beyond)
+    return RefusedReleases(present[0], tuple(within), tuple(beyond), causes, wanted)
 
 
 def _offered(version: Object) -> Iterator[str]:
@@ -96,7 +99,10 @@ def _offered(version: Object) -> Iterator[str]:
     status = version["status"]
     found = [each["version"].text for each in status["availableUpdates"].items()]
     found += [each.at("release", "version").text for each in status["conditionalUpdates"].items()]
-    yield from sorted(set(filter(None, found)), key=lambda text: [int(part) for part in re.findall(r"\d{1,9}", text)])
+    yield from sorted(
+        set(filter(None, found)),
+        key=lambda text: [int(part) for part in re.findall(r"\d{1,9}", text)],
+    )
 
 
 def _is_within(release: str, present: re.Match[str]) -> bool:
@@ -111,7 +117,7 @@ def _numbers(found: re.Match[str]) -> tuple[int, int]:
 def _causes(version: Object, cluster: Cluster) -> Iterator[ReleaseRefusal]:
     refusing = [each for each in cluster.known(CLUSTER_OPERATOR) if _refuses(each)]
     for operator in sorted(refusing, key=lambda each: each.name):
-        yield _of_operator(operator, cluster)
+        yield of_operator(operator, cluster)
     condition = version.condition("Upgradeable")
     own = list(_own_parts(version, refusing))
     if not refusing and not own:
@@ -120,15 +126,20 @@ def _causes(version: Object, cluster: Cluster) -> Iterator[ReleaseRefusal]:
         reason = condition["reason"].text or ""
         named = f" ({reason})" if reason and not reason.startswith("Multiple") else ""
         title = f"ClusterVersion {version.name} is not Upgradeable{named}"
-        said, brief = f"{title}: {cut_middle(words, _LONGEST)}", f"{title}: {cut_middle(words, _BRIEF)}"
-        yield ReleaseRefusal("ClusterVersion", version.name, said, _own_remedy(words, version, cluster), brief)
+        said, brief = (
+            f"{title}: {cut_middle(words, _LONGEST)}",
+            f"{title}: {cut_middle(words, _BRIEF)}",
+        )
+        remedy = _own_remedy(words, version, cluster)
+        yield ReleaseRefusal("ClusterVersion", version.name, said, remedy, brief)
 
 
 def _refuses(operator: Object) -> bool:
     return operator.condition("Upgradeable")["status"].text == "False"
 
 
-def _of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
+def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
+    """Return why a ClusterOperator refuses another minor release."""
     condition = operator.condition("Upgradeable")
     words, reason = _flat(condition["message"].text), condition["reason"].text or ""
     pods = single_node_workloads.named_in(words, cluster)
@@ -143,17 +154,19 @@ def _of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
     return ReleaseRefusal("ClusterOperator", operator.name, said, remedy or other, brief)
 
 
-_OF_OPERATORS: Final = re.compile(r"luster operators? .{0,200}should not be upgraded between minor", re.DOTALL)
+_OF_OPERATORS: Final = re.compile(
+    r"luster operators? .{0,200}should not be upgraded between minor|multiple reasons:", re.DOTALL
+)
 
 
 def _own_parts(version: Object, refusing: Sequence[Object]) -> Iterator[str]:
-    """Yield what the cluster-version operator itself refuses for: its message without those of the operators."""
+    """Yield what the cluster-version operator adds to the messages of the operators."""
     left = version.condition("Upgradeable")["message"].text or ""
     for operator in refusing:
         left = left.replace(operator.condition("Upgradeable")["message"].text or "\0", "")
     for part in re.split(r"(?:^|\n)\* ", left):
         words = _flat(part)
-        if words and not words.endswith(":") and not _OF_OPERATORS.search(words) and "multiple reasons:" not in words:
+        if words and not words.endswith(":") and not _OF_OPERATORS.search(words):
             yield words
 
 
@@ -161,7 +174,8 @@ def _own_remedy(words: str, version: Object, cluster: Cluster) -> str:
     if "overrides" in words.lower():
         return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
     acknowledge = update_acknowledgements.remedy(words, version, cluster, ordered=False)
-    return acknowledge or typed("Resolve what it names", about("describe", version, CLUSTER_VERSION))
+    described = about("describe", version, CLUSTER_VERSION)
+    return acknowledge or typed("Resolve what it names", described)
 
 
 def _flat(text: str | None) -> str:

@@ -1,8 +1,8 @@
-"""Pods of a highly available workload that all run on one node, which a ClusterOperator reports without their names.
+"""Pods of a workload that all run on one node, which a ClusterOperator reports without names.
 
-Source: openshift/cluster-monitoring-operator:pkg/operator/operator.go#Upgradeable and pkg/rebalancer/rebalancer.go
-#WorkloadCorrectlyBalanced #RebalanceWorkloads (releases up to 4.16): an annotated claim lets the operator move its pod, and
-delete the claim only if its volume is bound to a zone.
+An annotated claim lets the operator move its pod, and delete the claim only if its volume is bound
+to a zone. Source: openshift/cluster-monitoring-operator:pkg/operator/operator.go#Upgradeable,
+pkg/rebalancer/rebalancer.go#WorkloadCorrectlyBalanced #RebalanceWorkloads (removed later).
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from virt_admit.model.messages import names
 READS: Final[Reads] = {
     POD: ("metadata.labels", "spec.nodeName", "spec.volumes.persistentVolumeClaim", "status.phase"),
 }
-_WORKLOAD: Final = re.compile(r'workload in namespace ([a-z0-9-]{1,63}), with label map\["([^"]+)":"([^"]*)"\]')
+_WORKLOAD: Final = re.compile(
+    r"workload in namespace ([a-z0-9-]{1,63}), with label "
+    r'map\["([^"]{1,317})":"([^"]{0,63})"\]'
+)
 _MARK: Final = "openshift.io/cluster-monitoring-drop-pvc"
 
 
@@ -40,18 +43,21 @@ def named_in(words: str, cluster: Cluster) -> SingleNode | None:
         nodes = {pod.at("spec", "nodeName").text for pod in pods}
         if len(pods) > 1 and len(nodes) == 1:
             which = names(pod.name for pod in pods)
-            return SingleNode(f"pods {which} of {namespace} all run on {nodes.pop()}", _moved(pods[-1], words))
+            where = f"pods {which} of {namespace} all run on {nodes.pop()}"
+            return SingleNode(where, _moved(pods[-1], words))
     return None
 
 
 def _pods(namespace: str, key: str, value: str, cluster: Cluster) -> list[Object]:
     known = cluster.known(POD, namespace)
-    return [pod for pod in known if pod.label(key).text == value and pod.at("status", "phase").text == "Running"]
+    running = (pod for pod in known if pod.at("status", "phase").text == "Running")
+    return [pod for pod in running if pod.label(key).text == value]
 
 
 def _moved(pod: Object, words: str) -> str:
-    volumes = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
-    claim = next(filter(None, volumes), "")
+    volumes = pod.at("spec", "volumes").items()
+    claims = (each.at("persistentVolumeClaim", "claimName").text for each in volumes)
+    claim = next(filter(None, claims), "")
     if not claim or _MARK not in words:
         return ""
     what = f"Mark the claim of {pod.name}, so that the operator moves this pod to another node"

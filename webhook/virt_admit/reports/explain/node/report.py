@@ -40,7 +40,7 @@ class UpgradeOfNode:
     stops: tuple[str, ...]
     """Why this node stops the upgrade."""
     before_nodes: str | None = None
-    """What an update that is under way does before the nodes, from whose begin the times count. Null: nothing."""
+    """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
