@@ -190,7 +190,7 @@ def minor_release_that_is_refused() -> Incident:
     says = ("4.9.6 is refused, releases of 4.8 are not: ClusterOperator monitoring is not Upgradeable", words)
     items = [*at_rest(), own, operator("monitoring", "4.8.18", Upgradeable=words)]
     source = "https://github.com/openshift/cluster-monitoring-operator/pull/1330"
-    return Incident(source, items, "scan", 0, says, ("degraded", "not available"))
+    return Incident(source, items, "scan", 0, says, ("degraded", "not available", "Reported by"))
 
 
 def incidents() -> list[Incident]:

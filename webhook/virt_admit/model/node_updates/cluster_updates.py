@@ -77,6 +77,13 @@ class ClusterUpdate(NamedTuple):
     """What an update under way does before the nodes; empty: none is, or it is at the nodes."""
 
 
+def refusals(cluster: Cluster) -> tuple[str, ...]:
+    """Return why another minor release is refused, also where no update goes there."""
+    version = find(cluster, CLUSTER_VERSION, "", NAME)
+    refused = release_refusals.of_version(version, cluster) if version is not None else None
+    return tuple(each.reason for each in refused.by) if refused is not None else ()
+
+
 def release(cluster: Cluster) -> ClusterUpdate:
     """Return what holds the update of the cluster before its nodes."""
     return cluster.cached(_release)

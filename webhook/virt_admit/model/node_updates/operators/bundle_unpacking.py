@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, JOB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.messages import names
+from virt_admit.model.messages import cut, names
 
 _REF: Final = "operatorframework.io/bundle-unpack-ref"
 READS: Final[Reads] = union(
@@ -61,9 +61,12 @@ class UnpackFailure(NamedTuple):
 
 
 def brief(words: str) -> str:
-    """Return a few words, as ``bundle unpacking failed (DeadlineExceeded)``."""
+    """Return a few words, as ``bundle unpacking failed (DeadlineExceeded: ...)``."""
     found = _FAILED.search(words)
-    return f"bundle unpacking failed ({found[1]})" if found else words
+    if found is None:
+        return words
+    said = words[found.end() :].removeprefix(", and Message").lstrip(": ").partition(". ")[0]
+    return f"bundle unpacking failed ({': '.join(filter(None, (found[1], cut(said, 60))))})"
 
 
 class _Bundle(NamedTuple):
@@ -96,8 +99,7 @@ def failure(
     again = _deletion(subscription, plan)
     if not own or any(not _has_failed(job) for job in own):  # OLM takes one that has not failed
         return _without_job(bundles if unseen else [], image, space, again, is_gone=not unseen)
-    kept = f"{_of_jobs(own)}{_older(own[0], plan)}"
-    cause = f"{kept}, so OLM takes its result and does not unpack again"
+    cause = f"{_of_jobs(own)}{_older(own[0], plan)}, and OLM keeps its result"
     removed = own[0].at("spec", "ttlSecondsAfterFinished").present
     if not again and (removed or _retries(subscription, cluster)):
         described = about("describe", own[0], JOB)
@@ -159,7 +161,7 @@ def _older(job: Object, plan: Object | None) -> str:
     made = clock.instant(plan.at("metadata", "creationTimestamp").text)
     if made is None or failed >= made:
         return ""
-    return f" (it failed {clock.duration(made - failed)} before this InstallPlan was made)"
+    return f" (it failed {clock.duration(made - failed)} before the InstallPlan)"
 
 
 def _retries(subscription: Object, cluster: Cluster) -> bool:
