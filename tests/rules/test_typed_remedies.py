@@ -77,7 +77,7 @@ def test_no_fix_and_no_command_changes_nothing():
 WHERE_TO_LOOK = {
     "health-check-refuses-now": r"(virt-admit explain (mhc|nhc)/|kubectl describe machines\.cluster\.x-k8s\.io )\S+",
     "node-machine-deletion-held": r"virt-admit explain node/\S+",
-    "cluster-update-held": r"virt-admit upgrade",
+    "cluster-update-held": r"virt-admit upgrade|kubectl (describe clusteroperator|annotate pvc) ",
 }
 
 
