@@ -370,14 +370,12 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
     choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
-        scaled = role_budgets.remedy(pod, budget, cluster)
         role = role_budgets.of_budget(pod, budget, cluster)
-        ways = _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else scaled
-        remedy = f"{ways}{choice}."
+        scaled = "" if pod_budgets.lacks_scale(budget) else role_budgets.remedy(pod, budget, cluster)
+        remedy = f"{scaled or _REMEDY_WITHOUT_SCALE}{choice}."
         stays = f"; pod {pod.name} cannot become ready there, as its node does not report" if choice and silent else ""
         so = "so no pod can ever be evicted" if role is None else f"and {role.words}"
-        reason = f"{never}, {so}{stays}"
-        return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
+        return Blocker(kind, namespace, name, f"{never}, {so}{stays}", remedy, now=False, cause=ProblemCause.BUDGET)
     if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None
     if starting := unhealthy_pods.starting(pod, budget, cluster):

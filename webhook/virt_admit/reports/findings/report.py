@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model import sanitize
-from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule
+
+if TYPE_CHECKING:
+    from virt_admit.model.evidence.reported import ReportedProblem
 
 _NO_PATH: Final = Path()
 _NOWHERE: Final = Location("", 0, 0, 0, 0)
