@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.control import held_copies, vm_writes
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
@@ -43,6 +43,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     """
     if found.vm is not None:
         yield from _operations(found.vm, cluster)
+        yield from (held_copies.words(*copy) for copy in held_copies.about_vm(found.vm, cluster))
         yield from _starts(found.vm, cluster)
         refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
