@@ -13,7 +13,7 @@ from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unread
 from virt_admit.cli.commands import live_events
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
-from virt_admit.forecasts.drain.control import held_copies
+from virt_admit.forecasts.drain.control import held_copies, stuck_deletions
 from virt_admit.forecasts.drain.starts import start_obstacles
 from virt_admit.forecasts.outage import explanation, outages
 from virt_admit.forecasts.upgrade import rehearsal
@@ -50,6 +50,7 @@ READS: Final = union(
     migration_history.READS,
     start_obstacles.READS,
     held_copies.READS,
+    stuck_deletions.READS,
     dict.fromkeys(explanation.LOOKS_UP, ()),
 )
 

@@ -113,6 +113,12 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
     return ControlPath(tuple(components), tuple(found))
 
 
+def problem(name: str, cluster: Cluster) -> tuple[str, str] | None:
+    """Return why virt-api or virt-controller does not work, and the remedy; None: it works, or that is not known."""
+    state = cluster.cached(_STATES[name])
+    return (state.problem, state.remedy) if isinstance(state, _State) and state.problem else None
+
+
 def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield the Service of virt-api where virt-api is judged already: its webhooks fail with it."""
     state = cluster.cached(_api)

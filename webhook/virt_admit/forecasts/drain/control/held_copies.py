@@ -68,6 +68,14 @@ def of(obj: Object, cluster: Cluster) -> Problem | None:
     return found._replace(command=found.command or about("describe", obj, _KINDS[obj.kind])) if found else None
 
 
+def quietly(obj: Object, cluster: Cluster) -> Problem | None:
+    """Return the same; None also where it cannot be determined."""
+    try:
+        return of(obj, cluster)
+    except Unseen:
+        return None
+
+
 def about_vm(vm: Object, cluster: Cluster) -> Iterator[tuple[Object, Problem]]:
     """Yield the known copies from a VM or to it that do not end, with why. Those that a clone makes are told with it."""
     for kind in _KINDS.values():
@@ -85,10 +93,7 @@ def awaited(name: str, namespace: str, cluster: Cluster) -> Iterator[str]:
     """Yield which restores and clones are to create a VM that does not exist, with what keeps them from it."""
     for kind in (VM_RESTORE, VM_CLONE):
         for obj in cluster.known(kind, namespace):
-            try:
-                held = of(obj, cluster) if obj.at("spec", "target", "name").text == name else None
-            except Unseen:
-                continue
+            held = quietly(obj, cluster) if obj.at("spec", "target", "name").text == name else None
             if held is not None:
                 yield words(obj, held)
 

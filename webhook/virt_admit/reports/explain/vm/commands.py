@@ -76,7 +76,8 @@ def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> It
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
     may_start = found.vmi is None or phase == "Succeeded"  # with RerunOnFailure it fails while the VMI is Failed
     startable = known is not None and known.start is not None and may_start
-    if startable and found.vm is not None and vm_writes.refused_start(found.vm, cluster) is None:
+    vm = found.vm
+    if startable and vm is not None and not vm.deleted and not vm_writes.refused_start(vm, cluster):
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"
     yield shell("kubectl", "describe", kind, argument(found.name), *where)
