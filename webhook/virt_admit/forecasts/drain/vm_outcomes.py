@@ -40,7 +40,7 @@ from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migrations, node_local_volumes, vmis, vms
-from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -59,6 +59,7 @@ READS: Final = union(
     lost_launchers.READS,
     vm_problems.READS,
     harvester_maintenance.READS,
+    removed_operators.READS,
 )
 """The fields that the forecast reads."""
 
@@ -208,6 +209,8 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vmi_evictions.reaction(vmi, cluster)
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return _without_kubevirt(evicted, removed.of_vms)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         vmi_evictions.demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
@@ -229,6 +232,13 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _Verdict.unread(blind, may_stop=False)
 
 
+def _without_kubevirt(evicted: vmi_evictions.Reaction, why: Problem) -> _Verdict:
+    """Return what a drain does where nothing of KubeVirt runs: no VM moves, and what is shut down stays down."""
+    if evicted.effect is Effect.SHUTS_DOWN:
+        return _Verdict(VmOutcome.STOPS, f"{evicted.reason}; {why.reason}", why.remedy)
+    return _Verdict.blocks(why, f"{evicted.strategy.phrase}, but {why.reason}")
+
+
 _ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launchers.REASON}
 
 
@@ -246,6 +256,8 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
     """
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return _Verdict.blocks(removed.of_vms, f"{why}, but {removed.of_vms.reason}")
     kept = functools.partial(_kept, vmi, state, cluster, find)
     again = vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
@@ -347,6 +359,8 @@ def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
 
 
 def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return _Verdict(VmOutcome.STOPS, f"{why}; {removed.of_vms.reason}", removed.of_vms.remedy)
     after = vmis.comes_back(vmi, cluster, lost=lost)
     if not after.comes:
         remedy = typed(after.remedy, typed_remedies.starts_again(vmi)) if after.remedy else ""

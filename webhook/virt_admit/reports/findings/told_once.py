@@ -27,6 +27,7 @@ ONGOING: Final = frozenset(
     (
         "cluster-component-not-ready",
         "cluster-operator-held",
+        "cluster-removal-stuck",
         "cluster-update-held",
         "health-check-refuses-now",
         "kubevirt-update-held",
@@ -72,6 +73,7 @@ The others are about what would happen.
 DOWN: Final = frozenset(
     (
         "cluster-component-not-ready",
+        "cluster-removal-stuck",
         "node-not-reporting",
         "vm-start-stuck",
         "vmi-paused-by-io-error",

@@ -9,6 +9,7 @@ or its pod exists.
 """
 
 from virt_admit.forecasts.drain.control import stuck_deletions
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.messages import ended, sentence
 from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, rule
 
@@ -25,6 +26,8 @@ from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, rule
     ),
 )
 def check(vm: Object, context: Context) -> Findings:
+    if removed_operators.kubevirt(context.cluster) is not None:
+        return  # told with KubeVirt
     stuck = stuck_deletions.of_vm(vm, context.cluster)
     if stuck is not None:
         path = vm.metadata["finalizers"].path

@@ -22,6 +22,8 @@ from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
+from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
 from virt_admit.model.messages import sentence
 from virt_admit.rule import (
     API_SERVICE,
@@ -37,6 +39,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Path,
     ProblemCause,
     Unseen,
     problem_of,
@@ -95,6 +98,7 @@ _NEEDED = {
     reads=union(
         service_endpoints.READS,
         api_discovery.READS,
+        removed_operators.READS,
         {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels",), SERVICE: ("spec.selector",)},
     ),
     action=Action.WARN,
@@ -122,12 +126,23 @@ def check(obj: Object, context: Context) -> Findings:
             return
         if problem:
             path = webhook.at("clientConfig", "service", "name").path
+            if (removed := removed_operators.kubevirt(context.cluster)) and removed.leaves(obj):
+                yield _leftover(path, problem, removed)
+                continue
             broken = _broken_pod(service, context.cluster)
             itself = _keeps_itself_down(webhook, service, context.cluster)
             words = _words(problem, _faults(broken), failing, itself, service[0])
             message = check.first_that_fits(path, *words)
             command = about("describe", broken.pod, POD) if broken is not None and not itself else ""
             yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
+
+
+def _leftover(path: Path, problem: str, removed: RemovedProduct) -> Finding:
+    """Return that an object is left of KubeVirt, whose removal does not end: that finding has the remedy."""
+    message = f"{problem}, as KubeVirt is being removed ({removed.obj.full_name}). Delete this object."
+    cause = problem_of(ProblemCause.COMPONENT, removed.obj)
+    most = Action.AUDIT
+    return Finding(path, message, problem=cause, max_action=most, command=removed.command)
 
 
 def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
@@ -212,6 +227,9 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
         return
     problem = _problem(cluster, namespace, name)
     if not problem:
+        return
+    if (removed := removed_operators.kubevirt(cluster)) and removed.leaves(obj):
+        yield _leftover(service["name"].path, problem, removed)
         return
     effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
     remedy = api_discovery.remedy(obj, cluster)

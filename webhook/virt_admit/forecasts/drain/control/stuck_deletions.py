@@ -31,13 +31,14 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import expand, vms
-from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings import removed_operators, versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, ended, sentence
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     control_path.READS,
+    removed_operators.READS,
     api_discovery.READS,
     expand.READS,
     {
@@ -106,6 +107,9 @@ def finalizers(obj: Object) -> list[str]:
 
 
 def _causes(vm: Object, held: list[str], cluster: Cluster) -> Iterator[Problem]:
+    removed = removed_operators.kubevirt(cluster)
+    if removed is not None:
+        yield Problem(removed.of_vms.reason, removed.steps(60), command=removed.command)
     refused = vm_writes.refused_update(vm, cluster)
     if refused is not None:
         yield refused
@@ -168,6 +172,9 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
     lasts = clock.since(deleted, cluster) if deleted else None
     usual = _USUAL + timedelta(seconds=max(_graces(namespace, cluster), default=0))
     if lasts is None or lasts < usual or api_discovery.failing(namespace, cluster):
+        return None
+    removed = removed_operators.kubevirt(cluster)
+    if removed is not None and removed.obj.namespace == namespace.name:
         return None
     stuck = [vm for vm in cluster.known(VM, namespace.name) if of_vm(vm, cluster) is not None]
     said = [words for kind in _REMAINS if (words := _said(namespace, kind))]
