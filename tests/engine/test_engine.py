@@ -145,14 +145,6 @@ def test_what_is_being_deleted_passes():
     assert ask(None, going, rules=[rule], operation=Operation.DELETE).verdicts == ()
 
 
-def test_a_scan_asks_rules_about_deletions_alone():
-    going = vm(4, deletionTimestamp="2026-01-01T00:00:00Z")
-    about_deletions = make_rule(too_big, of_deleted=True, at_admission=False)
-    assert len(ask(going, rules=[about_deletions]).verdicts) == 1
-    at_admission = make_rule(too_big, of_deleted=True)
-    assert ask(going, rules=[at_admission, make_rule(too_big, at_admission=False)]).verdicts == ()
-
-
 def test_a_delete_is_never_denied():
     rule = make_rule(too_big, operations=(Operation.DELETE,))
     response = ask(None, vm(4), rules=[rule], operation=Operation.DELETE)

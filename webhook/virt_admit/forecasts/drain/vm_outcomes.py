@@ -209,8 +209,10 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vmi_evictions.reaction(vmi, cluster)
-    if (removed := removed_operators.kubevirt(cluster)) is not None:
-        return _without_kubevirt(evicted, removed.of_vms)
+    if removed_operators.kubevirt(cluster) is not None:
+        if evicted.effect is Effect.SHUTS_DOWN:
+            return _shut_down(vmi, cluster, find, evicted.reason)
+        return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         vmi_evictions.demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
@@ -230,13 +232,6 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
         return _Verdict.unread(blind, may_stop=False)
-
-
-def _without_kubevirt(evicted: vmi_evictions.Reaction, why: Problem) -> _Verdict:
-    """Return what a drain does where nothing of KubeVirt runs: no VM moves, and what is shut down stays down."""
-    if evicted.effect is Effect.SHUTS_DOWN:
-        return _Verdict(VmOutcome.STOPS, f"{evicted.reason}; {why.reason}", why.remedy)
-    return _Verdict.blocks(why, f"{evicted.strategy.phrase}, but {why.reason}")
 
 
 _ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launchers.REASON}

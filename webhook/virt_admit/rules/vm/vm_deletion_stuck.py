@@ -8,15 +8,14 @@ refuses the update where the namespace has lost the instance type of the VM firs
 or its pod exists.
 """
 
-from virt_admit.forecasts.drain.control import stuck_deletions
-from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.forecasts.drain.control import deletion_fields
 from virt_admit.model.messages import ended, sentence
 from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(VM,),
-    reads=stuck_deletions.READS,
+    reads=deletion_fields.READS,
     action=Action.WARN,
     at_admission=False,
     of_deleted=True,
@@ -26,10 +25,13 @@ from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, rule
     ),
 )
 def check(vm: Object, context: Context) -> Findings:
-    if removed_operators.kubevirt(context.cluster) is not None:
-        return  # told with KubeVirt
+    if not vm.deleted:
+        return
+    from virt_admit.forecasts.drain.control import stuck_deletions  # noqa: PLC0415 - no file is being deleted
+    from virt_admit.model.kubevirt.settings import removed_operators  # noqa: PLC0415
+
     stuck = stuck_deletions.of_vm(vm, context.cluster)
-    if stuck is not None:
+    if stuck is not None and removed_operators.kubevirt(context.cluster) is None:  # else told with KubeVirt
         path = vm.metadata["finalizers"].path
         words = ended(stuck.reason), sentence(stuck.problem.remedy)
         message = check.first_that_fits(path, " ".join(words), words[0])

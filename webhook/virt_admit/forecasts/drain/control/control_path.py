@@ -96,7 +96,7 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
     """Return the control path as a drain of the node needs it, as far as it is known. Never raises."""
     removed = removed_operators.kubevirt(cluster)
     if removed is not None:
-        return _removed(removed, node, cluster)
+        return _without_kubevirt(removed, node, cluster)
     found: list[Hindrance] = []
     components: list[Component] = []
     for name in (API, CONTROLLER):
@@ -118,19 +118,10 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
     return ControlPath(tuple(components), tuple(found))
 
 
-def _removed(removed: RemovedProduct, node: str, cluster: Cluster) -> ControlPath:
-    """Return the control path without KubeVirt: its removal is the one cause, and repairs of its parts are none."""
-    why = removed.of_vms
-    obj = removed.obj
-    gone = Hindrance("KubeVirt", KUBEVIRT.kind, obj.namespace, obj.name, reason=why.reason, remedy=why.remedy)
+def _without_kubevirt(removed: RemovedProduct, node: str, cluster: Cluster) -> ControlPath:
+    """Return the control path without KubeVirt: its removal is the one cause of all VMs, which their forecasts tell."""
     others = webhook_reach.hindrances(cluster, node, without=frozenset(removed.services))
-    return ControlPath((), (replace(gone, stops=True), *others))
-
-
-def problem(name: str, cluster: Cluster) -> tuple[str, str] | None:
-    """Return why virt-api or virt-controller does not work, and the remedy; None: it works, or that is not known."""
-    state = cluster.cached(_STATES[name])
-    return (state.problem, state.remedy) if isinstance(state, _State) and state.problem else None
+    return ControlPath((), tuple(others))
 
 
 def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:

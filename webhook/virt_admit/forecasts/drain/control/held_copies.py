@@ -1,6 +1,6 @@
 """Snapshots, restores and clones of VMs that have failed, or that do not end, and what refuses them.
 
-KubeVirt writes its errors into the reasons of conditions, and repeats a restore for ever unless it has failed for good.
+KubeVirt writes its errors into the reasons of conditions, and repeats a restore without end unless it has failed for good.
 A restore makes the VM of the snapshot again, with its MAC addresses. KubeMacPool gives each address to one VM, so it
 refuses a restore to another name while the source exists. A clone removes the addresses itself.
 Sources: kubevirt/kubevirt:pkg/storage/snapshot/restore.go#updateVMRestore #doUpdateErrorWithFailure,
@@ -53,6 +53,8 @@ _MAC: Final = re.compile(r"(?i)\bmac\b.*(allocat|in use|collision|conflict)")
 _OF_POOL: Final = "kubemacpool"
 _WORDS: Final = 200
 _ERRORS: Final = re.compile(r"(?:VirtualMachine\w+ )?(?:encountered error|failed) ")
+_AFRESH: Final = "delete it, and create it again"
+_MAC_FIELD: Final = "macAddress"
 _AGAIN: Final = ": KubeVirt tries again by itself"
 _POWER_OFF: Final = "power"
 """What the messages about a target that runs have in common."""
@@ -141,27 +143,35 @@ def _restore(restore: Object, cluster: Cluster) -> Problem | None:
     target = restore.at("spec", "target", "name").text or "?"
     exists = find(cluster, VM, restore.namespace, target) is not None
     effect = f"restore VM {target}" if exists else f"create VM {target}"
-    again = "delete it, and create it again"
     failed = restore.condition("Failure")
     if failed["status"].text == "True":
         why = _refusal(_said(failed))
         stop = f"stop VM {target} first ({virtctl('stop', target, restore.namespace)})"
         first = f"{stop}; then " if _POWER_OFF in why and exists else ""
-        return Problem(f"it has failed, and KubeVirt does not try again: {why}", f"{first}{again}")
-    progress = restore.condition("Progressing")
-    age = _age(restore, cluster)
-    if progress["status"].text == "True" or not _said(progress):
+        return Problem(f"it has failed, and KubeVirt does not try again: {why}", f"{first}{_AFRESH}")
+    age, error = _age(restore, cluster), _error(restore, cluster)
+    if not error:
         return _filling(restore, effect, age, cluster) if age is not None and age >= _UNUSUAL else None
     if age is None or age < _SETTLED:
         return None
-    error = _said(progress)
     words = f"for {clock.duration(age)} it cannot {effect}: {_refusal(error)}"
     if _POWER_OFF in error.lower() and exists:
         return Problem(words, "stop that VM", command=virtctl("stop", target, restore.namespace))
     if _is_mac(error):
         return _mac(restore, words, target, cluster)
-    refused = f"remove what refuses it{_AGAIN}. If it is the spec of the VM, {again} with spec.patches"
+    refused = f"remove what refuses it{_AGAIN}. If it is the spec of the VM, {_AFRESH} with spec.patches"
     return Problem(words, refused if _DENIED.search(error) else f"repair what it says{_AGAIN}")
+
+
+def _error(restore: Object, cluster: Cluster) -> str:
+    """Return the error of a restore: what its condition says, else a warning that is newer; empty: none is known."""
+    progress = restore.condition("Progressing")
+    if progress["status"].text == "False" and _said(progress):
+        return _said(progress)
+    since = clock.instant(progress["lastTransitionTime"].text)
+    if progress.present and since is None:
+        return ""
+    return next((message for _, message in events.warnings(restore, since, cluster) if message), "")
 
 
 def _is_mac(error: str) -> bool:
@@ -180,16 +190,16 @@ def _mac(restore: Object, words: str, target: str, cluster: Cluster) -> Problem:
     }
     taken = [(index, mac, holders[mac]) for index, mac in wanted if mac in holders]
     if len(taken) == 0:
-        remedy = "delete it, and create it again with a patch that clears macAddress of each interface"
-        return Problem(words, f"{remedy}, or delete the VM that has the address", command=_delete(restore))
+        cleared = f"{_AFRESH} with a patch that clears {_MAC_FIELD} of each interface"
+        return Problem(words, f"{cleared}, or delete the VM that has the address", command=_delete(restore))
     index, mac, holder = taken[0]
-    path = f"/spec/template/spec/domain/devices/interfaces/{index}/macAddress"
+    path = f"/spec/template/spec/domain/devices/interfaces/{index}/{_MAC_FIELD}"
     more = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
     name = holder.name if holder.namespace == restore.namespace else holder.full_name
     patch = json.dumps({"op": "remove", "path": path})
     return Problem(
         f"{words}. VM {name} has {mac}{more}",
-        f"delete it, and create it again with spec.patches: ['{patch}']",
+        f"{_AFRESH} with spec.patches: ['{patch}']",
         command=_delete(restore),
     )
 
@@ -206,15 +216,35 @@ def _kept_macs(restore: Object, cluster: Cluster) -> Iterator[tuple[int, str]]:
     content = find(cluster, VM_SNAPSHOT_CONTENT, restore.namespace, saved) if saved else None
     if content is None:
         return
-    patched = "".join(each.text or "" for each in restore.at("spec", "patches").items())
+    patched = {index: value for each in restore.at("spec", "patches").items() for index, value in _patched(each)}
     template = content.at("spec", "source", "virtualMachine", "spec", "template", "spec")
-    yield from ((index, mac) for index, mac in _macs(template) if f"interfaces/{index}/macAddress" not in patched)
+    wanted = dict(_macs(template)) | patched
+    yield from ((index, mac) for index, mac in sorted(wanted.items()) if mac)
+
+
+def _patched(patch: Field) -> Iterator[tuple[int, str]]:
+    """Yield the interface whose MAC address a patch sets, and the address; empty: the patch removes it."""
+    try:
+        step = json.loads(patch.text or "")
+    except (ValueError, RecursionError):
+        return
+    path = _OF_INTERFACE.search(str(step.get("path"))) if isinstance(step, dict) else None
+    if path is not None:
+        value = step.get("value")
+        yield int(path[1]), _normal(value) if isinstance(value, str) else ""
 
 
 def _macs(spec: Field) -> Iterator[tuple[int, str]]:
     for index, interface in enumerate(spec.at("domain", "devices", "interfaces").items()):
         if mac := interface["macAddress"].text:
-            yield index, mac.lower().replace("-", ":")
+            yield index, _normal(mac)
+
+
+def _normal(mac: str) -> str:
+    return mac.lower().replace("-", ":")
+
+
+_OF_INTERFACE: Final = re.compile(r"/interfaces/([0-9]{1,3})/macAddress\Z")
 
 
 def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> Problem | None:
@@ -280,7 +310,9 @@ def _clone(clone: Object, cluster: Cluster) -> Problem | None:
         name = status[field].text
         step = find(cluster, kind, clone.namespace, name) if name else None
         if step is not None and (found := of(step, cluster)) is not None:
-            return found._replace(reason=f"its {kind.kind} {name}: {found.reason}", remedy=_of_clone(found.remedy))
+            command = about("delete", clone, VM_CLONE) if _AFRESH in found.remedy else found.command
+            reason = f"its {kind.kind} {name}: {found.reason}"
+            return Problem(reason, _of_clone(found.remedy, clone), command=command)
     age = _age(clone, cluster)
     if age is None or age < _SETTLED:
         return None
@@ -293,9 +325,14 @@ def _clone(clone: Object, cluster: Cluster) -> Problem | None:
     return Problem(f"it does not end for {clock.duration(age)}: {why}", f"repair what it says{_AGAIN}")
 
 
-def _of_clone(remedy: str) -> str:
-    """Return a remedy for a restore in the words for the clone that makes it."""
-    return remedy.replace("delete it, and", "delete the clone, and").replace("spec.patches", "other spec.patches")
+def _of_clone(remedy: str, clone: Object) -> str:
+    """Return a remedy for a restore in the words for the clone that makes it: it generates the patches."""
+    begin, again, rest = remedy.partition(_AFRESH)
+    if not again:
+        return remedy
+    macs = "spec.newMacAddresses" if clone.at("spec", "newMacAddresses").map else ""
+    change = f" with other {macs}" if macs and _MAC_FIELD in rest else " with other spec.patches" if rest else ""
+    return f"{begin}delete the clone, and create it again{change}"
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

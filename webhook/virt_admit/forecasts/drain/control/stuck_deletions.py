@@ -14,42 +14,33 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.control import control_path, held_copies, vm_writes
+from virt_admit.forecasts.drain.control import deletion_fields, held_copies, vm_writes
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import json_patch, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
-    API_SERVICE,
+    CLUSTER_INSTANCETYPE,
+    CLUSTER_PREFERENCE,
     CONTROLLER_REVISION,
+    DEPLOYMENT,
+    INSTANCETYPE,
     NAMESPACE,
+    POD,
+    PREFERENCE,
     VM,
     VM_SNAPSHOT,
     VMI,
 )
-from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import NAME, Reads, union
-from virt_admit.model.kubevirt.instances import expand, vms
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import removed_operators, versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, ended, sentence
 from virt_admit.model.problems import Problem
 
-READS: Final[Reads] = union(
-    control_path.READS,
-    removed_operators.READS,
-    api_discovery.READS,
-    expand.READS,
-    {
-        VM: ("metadata", "spec", "status"),
-        VMI: ("metadata", "status.phase", "status.nodeName", "spec.terminationGracePeriodSeconds"),
-        VM_SNAPSHOT: ("status",),
-        NAMESPACE: ("status.conditions",),
-        API_SERVICE: ("spec.group", "spec.version"),
-        CONTROLLER_REVISION: NAME,
-    },
-)
+READS: Final = deletion_fields.READS
 
 OF_KUBEVIRT: Final = "kubevirt.io/virtualMachineControllerFinalize"
 """The finalizer of virt-controller on VMs and VMIs."""
@@ -118,13 +109,24 @@ def _causes(vm: Object, held: list[str], cluster: Cluster) -> Iterator[Problem]:
     if OF_KUBEVIRT not in held:
         return
     vmi = find(cluster, VMI, vm.namespace, vm.name)
-    down = control_path.problem(control_path.CONTROLLER, cluster)
-    if down is not None:
-        yield Problem(down[0], down[1].rstrip("."))
+    if _is_down(cluster):
+        yield Problem(f"{_CONTROLLER} has no Ready pod", f"repair {_CONTROLLER}", command=_PODS)
     if vmi is not None:
         yield _instance(vmi)
     elif not unlisted(cluster, VMI):
         yield from _instance_type(vm, cluster)
+
+
+def _is_down(cluster: Cluster) -> bool:
+    """Return whether virt-controller certainly has no Ready pod, although it is installed."""
+    pods = [pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == _CONTROLLER]
+    if unlisted(cluster, POD) or any(pod.condition("Ready")["status"].text == "True" for pod in pods):
+        return False
+    return bool(pods) or any(each.name == _CONTROLLER for each in cluster.known(DEPLOYMENT))
+
+
+_CONTROLLER: Final = "virt-controller"
+_PODS: Final = f"kubectl get pods -A -l kubevirt.io={_CONTROLLER} -o wide"
 
 
 def _snapshot(vm: Object, cluster: Cluster) -> Iterator[Problem]:
@@ -151,7 +153,7 @@ def _instance_type(vm: Object, cluster: Cluster) -> Iterator[Problem]:
     release = versions.kubevirt_version(cluster)
     if release is None or not _LOOKED_UP[0] <= release < _LOOKED_UP[1]:
         return
-    gone = [each for each in expand.lost(vm, cluster) if not isinstance(each, Unseen)]
+    gone = list(_lost(vm, cluster))
     if not gone:
         return
     which = " and ".join(words for _, words in gone)
@@ -161,6 +163,28 @@ def _instance_type(vm: Object, cluster: Cluster) -> Iterator[Problem]:
     fields = " and ".join(str(path) for path, _ in gone)
     command = json_patch(VM, vm.name, vm.namespace, [Patch("remove", path) for path, _ in gone])
     yield Problem(reason, f"remove {fields} from the VM; KubeVirt 0.59.1 does not need that", command=command)
+
+
+def _lost(vm: Object, cluster: Cluster) -> Iterator[tuple[Path, str]]:
+    """Yield the field that names an instance type or a preference which does not exist, and its words.
+
+    virt-api looks up the copy that the VM names, else what it is a copy of.
+    """
+    for key, word, kinds in (
+        ("instancetype", "instance type", (INSTANCETYPE, CLUSTER_INSTANCETYPE)),
+        ("preference", "preference", (PREFERENCE, CLUSTER_PREFERENCE)),
+    ):
+        named = vms.vm_spec(vm)[key]
+        revision, name = named["revisionName"].text, named["name"].text
+        own = (named["kind"].text or "").lower() in (kinds[0].kind.lower(), kinds[0].plural)
+        kind = CONTROLLER_REVISION if revision else kinds[0 if own else 1]
+        try:
+            gone = bool(revision or name) and not cluster.get(kind, vm.namespace, revision or name or "")
+        except Unseen:
+            continue
+        if gone:
+            copy = f" (ControllerRevision {revision})" if revision else ""
+            yield named.path, f"{word} {name or '?'}{copy}"
 
 
 # --- namespaces -----------------------------------------------------------------------------------------------------

@@ -277,27 +277,6 @@ def absent(obj: Object, cluster: Cluster) -> Iterator[AbsentType | Unseen]:
             yield unseen
 
 
-def lost(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str] | Unseen]:
-    """Yield the instance type and the preference that KubeVirt looks up for an object and that do not exist.
-
-    With the field that names them, and their words. It looks up the copy that the object names, else what it is a copy of.
-    """
-    for key, matcher in (("instancetype", _INSTANCETYPE), ("preference", _PREFERENCE)):
-        named = vms.vm_spec(obj)[key]
-        revision, name = named["revisionName"].text, named["name"].text or ""
-        kind = CONTROLLER_REVISION if revision else _kind(named["kind"].text or "", matcher)
-        if kind is None or not (revision or name):
-            continue
-        try:
-            found = cluster.get(kind, vms.namespace_of(obj), revision or name)
-        except Unseen as unseen:
-            yield unseen
-            continue
-        if found is None:
-            copy = f" (ControllerRevision {revision})" if revision else ""
-            yield named.path, f"{matcher.word} {name or '?'}{copy}"
-
-
 def other_copies(obj: Object, cluster: Cluster) -> Iterator[tuple[Path, str, str] | Unseen]:
     """Yield the ``revisionName`` of an object that is a copy of another instance type or preference than it names.
 

@@ -33,7 +33,6 @@ from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -56,6 +55,8 @@ _OPERATORS: Final[dict[Kind, tuple[str, ...]]] = {
     HCO: ("hco-operator", "hyperconverged-cluster-operator"),
 }
 """The Deployments that remove the finalizers, the name of the operator first."""
+_FINISHED: Final = frozenset(("Succeeded", "Failed"))
+"""Phases of pods that do nothing any more."""
 _OF_CDI: Final = "cdi-api"
 _PARTS: Final = ("virt-api", "virt-controller", "virt-handler")
 _PRODUCTS: Final = {KUBEVIRT: "KubeVirt", CDI: "CDI", HCO: "HyperConverged"}
@@ -164,7 +165,7 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
         if any(_is_operator(found, kind) for found in cluster.list(word)):
             return None
     pods = cluster.known(POD)
-    parts = {each.labels.get("kubevirt.io") for each in pods if each.at("status", "phase").text not in FINISHED}
+    parts = {each.labels.get("kubevirt.io") for each in pods if each.at("status", "phase").text not in _FINISHED}
     space = find(cluster, NAMESPACE, "", obj.namespace) if kind.namespaced else None
     return RemovedProduct(
         obj,
@@ -180,7 +181,7 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
 def _is_operator(obj: Object, kind: Kind) -> bool:
     if obj.kind == POD.kind:
         mine = any(obj.name.startswith(f"{name}-") for name in _OPERATORS[kind])
-        return mine and obj.at("status", "phase").text not in FINISHED
+        return mine and obj.at("status", "phase").text not in _FINISHED
     return obj.name in _OPERATORS[kind]
 
 

@@ -111,7 +111,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
 
 
 def _short(placement: Placement | None, cluster: Cluster) -> tuple[MissingOnNode, ...] | None:
-    """Return why each other node refuses a VM; None: not known. Without KubeVirt that is no reason of the nodes."""
+    """Return why each other node refuses a VM; None: not known. Without KubeVirt the nodes are not why."""
     if placement is None or removed_operators.kubevirt(cluster) is not None:
         return () if placement is not None else None
     return tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items()))
