@@ -66,7 +66,7 @@ def volumes_of_a_dead_node() -> Incident:
     says = (
         "never restarts",
         "has waited 240 min for volumes to be detached",
-        "set nodeVolumeDetachTimeout of Machine machine-n1",
+        "set nodeVolumeDetachTimeout of MachineDeployment workers",
     )
     never = ("change MachineHealthCheck",)
     return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/10661", items, "outage n1", 1, says, never)
