@@ -209,10 +209,10 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vmi_evictions.reaction(vmi, cluster)
-    if removed_operators.kubevirt(cluster) is not None:
-        if evicted.effect is Effect.SHUTS_DOWN:
-            return _shut_down(vmi, cluster, find, evicted.reason)
-        return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
+    if removed_operators.kubevirt(cluster) is not None:  # its first check ends the migration
+        stops = evicted.effect is Effect.SHUTS_DOWN
+        asked = functools.partial(_migrate, vmi, state, cluster, find, evicted.strategy.phrase)
+        return _shut_down(vmi, cluster, find, evicted.reason) if stops else asked()
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         vmi_evictions.demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
