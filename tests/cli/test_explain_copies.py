@@ -38,7 +38,7 @@ def test_the_source_of_a_restore_that_a_webhook_refuses(explain):
     _, data = explain(*WORLD, snapshot, _refused("twin"))
     (note,) = data["notes"]
     assert note.startswith("VirtualMachineRestore again: for ")
-    assert "cannot create VM twin: webhook guard.example.com refuses it: no owner label" in note
+    assert "cannot create VM twin: webhook guard.example.com denied the request: no owner label" in note
     assert note.endswith("kubectl describe virtualmachinerestore again -n shop")
 
 

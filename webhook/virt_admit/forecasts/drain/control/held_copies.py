@@ -198,7 +198,7 @@ def _mac(restore: Object, words: str, target: str, cluster: Cluster) -> Problem:
     name = holder.name if holder.namespace == restore.namespace else holder.full_name
     patch = json.dumps({"op": "remove", "path": path})
     return Problem(
-        f"{words}. VM {name} has {mac}{more}",
+        f"{words} (VM {name} has {mac}{more})",
         f"{_AFRESH} with spec.patches: ['{patch}']",
         command=_delete(restore),
     )
@@ -357,7 +357,7 @@ def _refusal(text: str) -> str:
     denied = _DENIED.search(text)
     if denied is None:
         return _words(_ERRORS.sub("", text, count=1))
-    return f"webhook {denied[1]} refuses it: {_words(denied[2])}"
+    return f"webhook {denied[1]} denied the request: {_words(denied[2])}"
 
 
 def _words(text: str | None) -> str:
