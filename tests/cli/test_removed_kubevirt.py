@@ -88,3 +88,10 @@ def test_a_kubevirt_that_is_not_being_deleted(explain):
     kept = Object({**_KUBEVIRT.data, "metadata": {"name": "kubevirt", "namespace": "virt"}})
     _, data = explain(*WORLD, kept)
     assert event(data, "migration")["outcome"] == "starts"
+
+
+def test_a_stopped_vm_is_not_to_be_started(explain):
+    vm = manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec={"runStrategy": "Halted", "template": {}})
+    _, data = explain(vm, _KUBEVIRT)
+    assert _CAUSE in data["drain"]["reason"]
+    assert not [each for each in data["commands"] if "virtctl start" in each]

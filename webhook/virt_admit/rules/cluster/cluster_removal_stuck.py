@@ -39,9 +39,17 @@ from virt_admit.rule import (
 )
 def check(obj: Object, context: Context) -> Findings:
     kind = kinds.of(obj)
-    removed = removed_operators.of(obj, kind, context.cluster) if kind is not None else None
+    if kind is None or not obj.deleted:
+        return
+    path = obj.metadata["finalizers"].path
+    removed = removed_operators.of(obj, kind, context.cluster)
+    idle = removed_operators.idle_operator(obj, kind, context.cluster) if removed is None else None
+    if idle is not None:
+        message = f"{idle.reason}. {sentence(idle.remedy)}"
+        problem = problem_of(ProblemCause.COMPONENT, obj)
+        yield Finding(path, message, value=obj.name, problem=problem, command=idle.command)
     if removed is not None:
-        path, begin = obj.metadata["finalizers"].path, f"{removed.reason}."
+        begin = f"{removed.reason}."
         effect = sentence(removed.effect) if removed.effect else ""
         whole = (" ".join(filter(None, (begin, effect, sentence(removed.steps(width))))) for width in (150, 100, 50))
         message = check.first_that_fits(path, *whole, begin)

@@ -11,9 +11,10 @@ hyperconverged-cluster-operator:controllers/hyperconverged/hyperconverged_contro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import argument, json_patch, shell, typed
+from virt_admit.model.commands import about, argument, json_patch, shell, typed
 from virt_admit.model.kubernetes import clock, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -29,7 +30,7 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object, Path
-from virt_admit.model.kubernetes.reads import NAME, Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
@@ -43,7 +44,7 @@ READS: Final[Reads] = union(
         CDI: (),
         HCO: (),
         DEPLOYMENT: NAME,
-        POD: ("metadata.labels", "status.phase"),
+        POD: ("metadata.labels", "status.phase", *CONDITIONS),
         NAMESPACE: NAME,
         API_SERVICE: ("spec.service",),
     },
@@ -55,6 +56,8 @@ _OPERATORS: Final[dict[Kind, tuple[str, ...]]] = {
     HCO: ("hco-operator", "hyperconverged-cluster-operator"),
 }
 """The Deployments that remove the finalizers, the name of the operator first."""
+_SETTLED: Final = timedelta(minutes=10)
+"""So long an operator that restarts may have no Ready pod."""
 _FINISHED: Final = frozenset(("Succeeded", "Failed"))
 """Phases of pods that do nothing any more."""
 _OF_CDI: Final = "cdi-api"
@@ -176,6 +179,26 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
         space is not None and space.deleted,
         kind is KUBEVIRT and parts.isdisjoint(_PARTS),
     )
+
+
+def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
+    """Return that an object is being deleted while its operator exists and has no Ready pod; None: it has, or is gone.
+
+    Raises:
+        Unseen: its pods cannot be determined.
+    """
+    lasts = clock.since(obj.metadata["deletionTimestamp"].text, cluster)
+    held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
+    own = next((each for each in cluster.known(DEPLOYMENT) if _is_operator(each, kind)), None)
+    if lasts is None or lasts < _SETTLED or not held or own is None:
+        return None
+    pods = [each for each in cluster.list(POD) if _is_operator(each, kind)]
+    if any(each.condition("Ready")["status"].text == "True" for each in pods):
+        return None
+    by = f"{own.name}, which alone removes it, has no Ready pod"
+    reason = f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {', '.join(held)}: {by}"
+    all_vms = ", which goes on with the removal and deletes all VMs" if kind is KUBEVIRT else ""
+    return Problem(reason, f"repair {own.name}{all_vms}", command=about("describe", own, DEPLOYMENT))
 
 
 def _is_operator(obj: Object, kind: Kind) -> bool:

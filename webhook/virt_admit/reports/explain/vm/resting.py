@@ -17,6 +17,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, expand, lifecycle, migrations, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.messages import cut
 
 _LONGEST: Final = 200
@@ -64,6 +65,8 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
         return vm_events.NOT_RUNNING, ""
     if without := _without_type(vm, cluster):
         return without
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return f"{vm_events.NOT_RUNNING}, and could not start: {removed.of_vms.reason}", removed.of_vms.remedy
     if down_vms.should_run(vm) and (waits := _failed(vm, cluster) or _waits(found, cluster)):
         return f"{vm_events.NOT_RUNNING}: {waits}", ""
     lacks = start_obstacles.of_stopped(vm, cluster)
