@@ -72,8 +72,8 @@ def test_a_replica_waits_for_an_engine_image_that_its_node_does_not_take():
         "longhorn-system/engine-image-ei-1 does not tolerate taint dedicated=storage:NoSchedule"
     )
     assert (
-        "by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached; or, as a decision, "
-        "take the taint off a"
+        "by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached (or, as a decision, "
+        "take the taint off a)"
     ) in cause.remedy
     assert cause.lasts
 
@@ -235,7 +235,8 @@ def test_without_objects_of_longhorn_the_error_of_the_driver_remains():
         in result.reason
     )
     assert (
-        "repair the volume in its storage (driver.longhorn.io): kubectl describe persistentvolume pv" in result.remedy
+        "see what the controller of driver driver.longhorn.io logs about it: kubectl describe persistentvolume pv"
+        in result.remedy
     )
 
 

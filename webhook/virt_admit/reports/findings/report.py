@@ -83,10 +83,14 @@ def without_object(request: Request, label: str = "") -> Request:
     keys = ("name", "generateName", "namespace", "uid", "deletionTimestamp", *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
+    if (mark := obj.annotations.get(_APPLIED)) is not None:
+        metadata["annotations"] = {_APPLIED: mark}
     identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
+_APPLIED: Final = "objectset.rio.cattle.io/id"
+"""What reports need of the annotations: the mark of Fleet, which takes changes in its charts alone."""
 _OWNED: Final = dict.fromkeys(("VirtualMachineInstance", "VirtualMachine"), ("ownerReferences",))
 """What reports need of the metadata of an object: a VMI is changed through its VM, and a VM of a pool repeats the pool."""
 

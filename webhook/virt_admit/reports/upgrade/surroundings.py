@@ -22,5 +22,7 @@ def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
     held = tuple(text for operator in result.operators for text in (operator.reason, operator.remedy))
     said = (*stops, *held)
     named = reported.around_named(cluster, said) if said else ()
-    updaters = reported.of_cluster(cluster, (*said, *(each.text for each in named)), _UPDATERS)
+    refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)
+    told = (*said, *(each.text for each in named), *refused, result.before_nodes, *result.rests_on)
+    updaters = reported.of_cluster(cluster, told, _UPDATERS)
     return replace(result, reported=(*named, *updaters[: reported.MOST - len(named)]))

@@ -30,7 +30,11 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 
 
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out."""
+    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out.
+
+    An entry of a CSINode does not count whose pod is gone and cannot come back: the kubelet has no
+    such driver any more.
+    """
     return cluster.cached(_lacking)
 
 
@@ -120,8 +124,9 @@ def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
     found = cluster.cached(_registered)
-    known = frozenset[str]().union(*found.values())
-    return {node: known - own for node, own in found.items() if known - own}
+    known, stale = frozenset[str]().union(*found.values()), driver_daemons.stale(cluster)
+    present = {node: own - stale.get(node, {}).keys() for node, own in found.items()}
+    return {node: known - own for node, own in present.items() if known - own}
 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
