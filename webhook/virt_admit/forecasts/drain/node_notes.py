@@ -38,7 +38,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings import migration_limits, removed_operators
 from virt_admit.model.messages import capital, count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
@@ -81,7 +81,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from cluster.cached(_unavailable)
     yield from _kubevirt_held(node, cluster)
     yield from node_faults.faults(node, cluster)
-    yield from filter(None, (unreported_devices.note(node.name, cluster),))
+    if removed_operators.kubevirt(cluster) is None:  # else nothing reports devices, and that is the cause
+        yield from filter(None, (unreported_devices.note(node.name, cluster),))
     yield from rejected_pods.notes(node, cluster)
     for kind in maintenance.KINDS:
         for found in cluster.known(kind):
@@ -105,7 +106,10 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
 def _unavailable(cluster: Cluster) -> Sequence[str]:
     """Return which APIs do not answer. They never stop a drain, but commands that need them fail."""
     by_effect: dict[str, list[str]] = {}
+    removed = removed_operators.kubevirt(cluster)
     for found in cluster.known(API_SERVICE):
+        if removed is not None and removed.leaves(found):
+            continue
         if found.condition("Available")["status"].text == "False":
             of_kubevirt = found.name.endswith(control_path.SUBRESOURCES)
             refused = of_kubevirt and webhook_bundles.served_expired(found)

@@ -246,6 +246,7 @@ VM_SNAPSHOT: Final = Kind(
 VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
     plural="virtualmachinesnapshotcontents", kind="VirtualMachineSnapshotContent"
 )
+VM_RESTORE: Final = VM_SNAPSHOT._replace(plural="virtualmachinerestores", kind="VirtualMachineRestore")
 DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
 DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
 STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)

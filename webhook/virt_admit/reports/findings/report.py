@@ -82,7 +82,7 @@ def of_file(request: Request, response: Response, document: Document, label: str
 def without_object(request: Request, label: str = "") -> Request:
     """Return a request with the part of its object that reports print, and with this label."""
     obj = request.obj or Object({})
-    keys = ("name", "generateName", "namespace", "uid", *_OWNED.get(obj.kind, ()))
+    keys = ("name", "generateName", "namespace", "uid", "deletionTimestamp", *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
     if (mark := obj.annotations.get(_APPLIED)) is not None:

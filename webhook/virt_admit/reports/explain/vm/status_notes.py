@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.control import held_copies, stuck_deletions, vm_writes
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
@@ -45,7 +45,10 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         migrates: whether a migration that is asked for now starts, by its forecast.
     """
     if found.vm is not None:
+        stuck = stuck_deletions.of_vm(found.vm, cluster) if found.vmi is not None else None
+        yield from (stuck.words,) if stuck is not None else ()
         yield from _operations(found.vm, cluster)
+        yield from (held_copies.words(*copy) for copy in held_copies.about_vm(found.vm, cluster))
         yield from _starts(found.vm, cluster)
         refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
