@@ -386,6 +386,9 @@ READS: Final[Reads] = {
         "metadata.ownerReferences",
         "spec.replicas",
         "spec.template.spec.tolerations",
+        "status.conditions.message",
+        "status.conditions.status",
+        "status.conditions.type",
         "status.readyReplicas",
     ),
     IP_CLAIM: (
