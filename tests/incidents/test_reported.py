@@ -39,6 +39,7 @@ def test_the_json_has_it_only_where_there_is_something(ask):
         "name": "harvester",
         "text": f"Ready is False: {WHY}",
         "at": LONG_AGO,
+        "also": [],
     }
     assert "reported" not in json.loads(ask(plain((1, 8)), "scan", "-o", "json"))
 

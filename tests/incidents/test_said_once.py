@@ -107,7 +107,7 @@ def test_an_update_that_is_stuck_comes_before_the_nodes(ask):
     assert stuck.startswith("The update of operator ")
     assert " is stuck for 55 min: InstallPlan " in stuck
     assert remedy.startswith("  to do: ")
-    assert nodes.startswith("The nodes are not the reason, their update alone would complete: ")
+    assert nodes.startswith("The nodes do not hold it up. Their update alone would complete: ")
     assert json.loads(ask(items, "upgrade", "-o", "json"))["possible"]
     assert "Stuck" in ask(items, "upgrade", "-o", "html")
 

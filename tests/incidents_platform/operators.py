@@ -40,7 +40,7 @@ def virt_handler_too_many(command: str = "upgrade", code: int = 0) -> Incident:
         "KubeVirt kubevirt/kubevirt is not available for 40 min (DeploymentInProgress): nothing is rolled out",
         "it still runs on n3, whose taint dedicated=gpu:NoSchedule it does not tolerate",
         "spec.workloads.nodePlacement of KubeVirt",
-        "The nodes are not the reason",
+        "The nodes do not hold it up",
     )
     source = "https://github.com/kubevirt/kubevirt/pull/10254"
     return Incident(source, tainted(), command, code, says, ("is not ready",))

@@ -191,3 +191,31 @@ def test_words_in_the_reason():
 def test_work_that_is_under_way_is_not_wrong():
     given = condition("Ready", "False", "RollingUpdateInProgress", "rolling 2 replicas")
     assert said(disk(status={"conditions": [given]})) == []
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        disk(status={"conditions": [condition("ClusterTransferAvailable", "False", "NoClusterTransfer", "none")]}),
+        disk(status={"conditions": [condition("UpdateComplete", "False", "NotYetOccurred", "not yet")]}),
+        disk(status={"conditions": [condition("StoragePublicAccessBlocked", "True", "Success", "it is blocked")]}),
+        disk(status={"conditions": [condition("PoolDeletionIsBlocked", "True", "Holds", "images exist")]}),
+        disk(status={"conditions": [condition("Unavailable", "True", "", "backup target URL is empty")]}),
+        disk(status={"conditions": [condition("DNSNotReady", "False", "Ready", "DNS works")]}),
+        disk(status={"conditions": [condition("FailureDomainsReady", "True", "Fine", "three domains")]}),
+        disk(status={"conditions": [condition("NoProblems", "True", "Fine", "no problem is known")]}),
+        disk(status={"conditions": [condition("ErrorFree", "True", "Fine", "no error is known")]}),
+        disk(spec={"enabled": False}, status={"conditions": [condition("Completed", "False", "Off", "disabled")]}),
+        disk(spec={"suspend": True}, status={"phase": "Failed"}),
+    ],
+)
+def test_what_healthy_clusters_report_is_not_wrong(obj):
+    assert said(obj) == []
+
+
+@pytest.mark.parametrize(("finished", "said_"), [("2026-11-26T11:00:00Z", True), ("2026-05-01T00:00:00Z", False)])
+def test_a_restart_of_long_ago_is_not_said(finished, said_):
+    ended = {"terminated": {"reason": "Error", "exitCode": 255, "finishedAt": finished}}
+    status = {"name": "c", "state": {"running": {}}, "lastState": ended, "restartCount": 1}
+    expected = ["container c: Error (exit code 255), 1 restart"] if said_ else []
+    assert said(pod(containerStatuses=[status])) == expected

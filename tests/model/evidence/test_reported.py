@@ -100,7 +100,7 @@ def test_of_a_cluster_what_lasts_the_newest_first():
     guest = manifest("kubevirt.io/v1", "VirtualMachine", "d", "shop", status=condition(OLD, "judged by rules"))
     cluster = Snapshot([older, newer, just, guest], ["*"], time=NOW)
     assert [each.name for each in reported.of_cluster(cluster, ())] == ["b", "a"]
-    assert reported.of_cluster(cluster, [WHY, "tracking is not enabled"]) == ()
+    assert reported.of_cluster(cluster, [f"b: {WHY}", "a: tracking is not enabled"]) == ()
 
 
 def test_of_some_groups_alone():
@@ -120,3 +120,53 @@ def test_around_a_node_is_what_names_it():
     (found,) = reported.around([node], Snapshot([node, machine, other], ["*"], time=NOW), ())
     assert found.name == "m-1"
     assert "kept by finalizer machine.cluster.x-k8s.io" in found.text
+
+
+def chart(name, message=WHY, kind="Chart", since=OLD):
+    return manifest("example.com/v1", kind, name, "shop", status=condition(since, message))
+
+
+def of_cluster(*objects, said=()):
+    return list(map(str, reported.of_cluster(Snapshot(objects, ["*"], time=NOW), said)))
+
+
+def test_objects_of_a_kind_that_report_the_same_are_counted():
+    (found,) = reported.of_cluster(Snapshot(map(chart, "abcde"), ["*"], time=NOW), ())
+    assert found.also == ("shop/b", "shop/c", "shop/d", "shop/e")
+    assert str(found).startswith("Chart shop/a and 4 more report: ")
+
+
+def test_an_owner_that_repeats_its_object_is_left_out():
+    assert of_cluster(chart("a"), chart("owner", kind="ChartSet")) == [
+        f"Chart shop/a reports: Ready is False: {WHY} (at {OLD})"
+    ]
+
+
+def test_words_of_several_texts_hide_nothing():
+    said = ["chart a: insufficient storage on all", "the three disks of the other pool"]
+    assert of_cluster(chart("a"), said=said)
+
+
+def test_what_is_said_of_another_object_hides_nothing():
+    assert of_cluster(chart("chart-7"), said=[f"chart-8: {WHY}"])
+    assert not of_cluster(chart("chart-7"), said=[f"chart-7: {WHY}"])
+
+
+def test_short_words_are_said():
+    assert of_cluster(chart("a", "disk full"))
+
+
+def test_the_second_complaint_is_said_if_the_first_one_is_told():
+    two = chart("a")
+    two.data["status"]["conditions"].append(
+        {"type": "Degraded", "status": "True", "message": "no space left", "lastTransitionTime": OLD}
+    )
+    assert of_cluster(two, said=[f"a: {WHY}"]) == [f"Chart shop/a reports: Degraded is True: no space left (at {OLD})"]
+
+
+def test_a_node_of_a_storage_operator_is_reported():
+    node = manifest(
+        "longhorn.io/v1beta2", "Node", "n2", "longhorn-system", status=condition(OLD, "manager pod is down")
+    )
+    assert of_cluster(node)
+    assert not of_cluster(manifest("v1", "Node", "n2", status=condition(OLD, "kubelet stopped")))

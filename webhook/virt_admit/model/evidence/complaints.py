@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.messages import count
 
 _RECENT: Final = timedelta(hours=2)
 """The API server keeps an event for an hour (``--event-ttl``); a saved one may be a little older."""
@@ -26,15 +27,17 @@ _LASTING: Final = timedelta(minutes=10)
 _OFTEN: Final = 5
 """Warnings of one kind about one object: controllers try again a few times before they succeed."""
 _GOOD: Final = re.compile(
-    r"(?i)(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved"
-    r"|bound|connected|complete|completed|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
+    r"(?i)(?<!not)(?<!un)(?<!dis)(?<!\bin)(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved"
+    r"|bound|connected|complete|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
 )
 """Ends of the types of conditions that are wrong when they are False."""
 _BAD: Final = re.compile(
-    r"(?i)fail|error|degraded|pressure|unavailable|blocked|problem|invalid|stalled|denied|corrupt|unhealthy|"
+    r"(?i)fail|error|degraded|pressure|unavailable|problem|invalid|stalled|denied|corrupt|unhealthy|"
     r"resizepending|terminationstuck"
 )
 """Words in the types of conditions that are wrong when they are True."""
+_NEGATED: Final = re.compile(r"\bNo[A-Z]|Free\Z")
+"""Types that say the opposite of a word in them: ``NoProblems``, ``ErrorFree``."""
 _BAD_STATES: Final = frozenset(
     ("failed", "error", "err", "lost", "faulted", "degraded", "unhealthy", "installfailed", "yellow", "red")
 )
@@ -42,7 +45,15 @@ _WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
 """Reasons of containers that start as usual."""
 _SERIOUS: Final = frozenset(("Critical", "Error"))
 """Categories of conditions that only exist while they are wrong, as those of Forklift."""
-_EXPECTED: Final = frozenset(("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"))
+_ENDED: Final = (("lastState", "terminated"), ("state", "terminated"))
+_UNSET: Final = "backup target URL is empty"
+"""What Longhorn says of a backup target that is not set."""
+_EXPECTED: Final = frozenset(
+    (
+        *("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"),
+        *("AsExpected", "NotYetOccurred", "NotYetOccured", "NoClusterTransfer", "NoTraffic"),
+    )
+)
 """Reasons of conditions that follow from what an administrator does, or from what another object reports."""
 _MESSAGES: Final = ("error", "errorMessage", "lastError", "failureMessage", "failureReason", "message")
 """Fields of a status that hold what went wrong last, or what it waits for."""
@@ -68,6 +79,8 @@ class Complaint(NamedTuple):
 def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     """Yield what an object itself has reported as wrong for so long that usual work is over by then."""
     now = clock.now(cluster)
+    if _is_off(obj):
+        return
     for found in chain(_conditions(obj), _state(obj), _deletion(obj, cluster)):
         if found.time is not None and now is not None and now - found.time > _LASTING:
             yield found
@@ -77,30 +90,40 @@ def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
 
 def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     """Yield what an object reports as wrong, the most telling first; nothing if it reports nothing."""
-    yield from _containers(obj)
+    if _is_off(obj):
+        return
+    yield from _containers(obj, cluster)
     yield from _warnings(obj, cluster)
     yield from _conditions(obj)
     yield from _state(obj)
     yield from _deletion(obj, cluster)
 
 
-def _containers(obj: Object) -> Iterator[Complaint]:
-    """Yield why the containers of a pod do not run, or why they ended last."""
+def _is_off(obj: Object) -> bool:
+    """Whether an administrator has switched an object off: an add-on, a job that is suspended."""
+    return obj.at("spec", "enabled").boolean is False or obj.at("spec", "suspend").boolean is True
+
+
+def _containers(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield why the containers of a pod do not run, or why they ended last, unless that is long ago."""
     if obj.kind != POD.kind:
         return
+    now = clock.now(cluster)
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in obj.at("status", kind).items():
             name, waiting = status["name"].text or "?", status.at("state", "waiting")
-            last = _ended(status.at("lastState", "terminated")) or _ended(status.at("state", "terminated"))
+            ended = next((each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0])
+            last, time = _ended(status.at(*ended)), clock.instant(status.at(*ended, "finishedAt").text)
             reason = waiting["reason"].text or ""
             again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
             said = "" if again else waiting["message"].text
             held = _words(reason, said) if reason not in _WAITS else ""
             restarts = status["restartCount"].integer or 0
-            if held or (last and restarts):
-                times = f", {restarts} restarts" if restarts else ""
+            old = time is not None and now is not None and now - time > _RECENT
+            if held or (last and restarts and not old):
+                times = f", {count(restarts, 'restart')}" if restarts else ""
                 words = "; it ended last with ".join(filter(None, (held, last)))
-                yield Complaint(obj, f"container {name}", f"{words}{times}", None)
+                yield Complaint(obj, f"container {name}", f"{words}{times}", time)
 
 
 def _ended(ended: Field) -> str:
@@ -141,13 +164,15 @@ def _conditions(obj: Object) -> Iterator[Complaint]:
     finished = obj.at("status", "phase").text == "Succeeded"
     for condition in obj.at("status", "conditions").items():
         kind, status = condition["type"].text or "", condition["status"].text
-        bad = _BAD.search(kind) or condition["category"].text in _SERIOUS
-        wrong = status == "True" if bad else status == "False" and _GOOD.search(kind)
+        good = _GOOD.search(kind)
+        bad = not good and _BAD.search(kind) and not _NEGATED.search(kind)
+        bad = bad or condition["category"].text in _SERIOUS
+        wrong = status == "True" if bad else status == "False" and good
         follows = obj.kind == POD.kind and kind != "PodScheduled"  # from what its containers report
         reason, message = condition["reason"].text or "", condition["message"].text or ""
         if not message and " " in reason:  # KubeVirt's snapshots and restores put their words there
             reason, message = "", reason
-        usual = reason in _EXPECTED or reason.endswith("InProgress")
+        usual = reason in _EXPECTED or reason.endswith(("InProgress", "Successful")) or message == _UNSET
         if wrong and message and not (usual or follows or finished):
             kept = f"{kind} is {status}{f' ({reason})' if reason and reason not in message else ''}"
             yield Complaint(obj, kept, " ".join(message.split()), _changed(condition))

@@ -112,7 +112,8 @@ class Mentions:
         found = {_address(obj): Near(0, obj) for obj in start}
         own = {(near.obj.namespace, near.obj.name) for near in found.values()}
         queue = deque(found.values())
-        while queue and len(found) < _MOST:
+        most = len(found) + _MOST
+        while queue and len(found) < most:
             near = queue.popleft()
             for obj in self._neighbours(near) if near.distance < _FARTHEST else ():
                 address = _address(obj)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from virt_admit.model.evidence import complaints
 from virt_admit.model.evidence.complaints import Complaint
-from virt_admit.model.evidence.mentions import Mentions, Near
+from virt_admit.model.evidence.mentions import Mentions
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, POD, PVC, VM, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import (
+    DATA_SOURCE,
+    DATA_VOLUME,
+    NODE,
+    POD,
+    PVC,
+    REPLICA_SET,
+    VM,
+    VM_CLONE,
+    VM_RESTORE,
+    VM_SNAPSHOT,
+    VMI,
+    VMIM,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import cut
 
@@ -22,17 +34,22 @@ MOST: Final = 6
 _LONGEST: Final = 300
 """Characters of what an object reports."""
 _JUDGED: Final = frozenset(
-    (VM.kind, VMI.kind, VMIM.kind, POD.kind, PVC.kind, DATA_VOLUME.kind, "ReplicaSet", NODE.kind)
+    (
+        *(VM, VMI, VMIM, VM_SNAPSHOT, VM_RESTORE, VM_CLONE),
+        *(DATA_VOLUME, DATA_SOURCE, PVC, POD, REPLICA_SET, NODE),
+    )
 )
-"""Kinds of which virt-admit says itself what is wrong. Storage operators have nodes of their own."""
+"""Kinds of which virt-admit says itself what is wrong."""
 ANY_GROUP: Final = re.compile("")
 """Objects of every API group."""
 _WORD: Final = re.compile(r"[\w.-]{5,}")
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _ENOUGH: Final = 0.8
-"""The share of the words of a complaint that, where they were said before, make it a repetition."""
-
+"""The share of the words of a complaint that make it a repetition of a text with these words."""
 _END: Final = 4
 """Words at the end of a message that make it the same message after another beginning."""
+_COMPARED: Final = 100
+"""Complaints that later ones are compared with."""
 
 
 class WholeCluster(Cluster, Protocol):
@@ -62,10 +79,13 @@ class ReportedProblem:
     """The words of the object or of the event about it, shortened."""
     at: str | None
     """When it was reported last (RFC 3339). None: the object does not say."""
+    also: tuple[str, ...] = ()
+    """Other objects of the kind that report the same, as ``namespace/name``."""
 
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.kind} {place} reports: {self.text}{f' (at {self.at})' if self.at else ''}"
+        subject, verb = (f"{place} and {len(self.also)} more", "report") if self.also else (place, "reports")
+        return f"{self.kind} {subject} {verb}: {self.text}{f' (at {self.at})' if self.at else ''}"
 
 
 def around(
@@ -83,15 +103,16 @@ def around(
         read: adds the events about some objects to the cluster, where it does not have them.
     """
     mentions = Mentions(cluster, {obj.namespace for obj in start}, start)
-    near = mentions.around(start)
-    read([each.obj for each in near])
-    return _reported(near, cluster, said)
+    near = [each.obj for each in mentions.around(start)]
+    read(near)
+    return _around(near, cluster, said)
 
 
 def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
     """Return what the objects that texts name, and those around them, report as wrong. Arguments as above."""
     mentions = Mentions(cluster, ())
-    return _reported(mentions.around(mentions.named_in(said)), cluster, said)
+    near = [each.obj for each in mentions.around(mentions.named_in(said))]
+    return _around(near, cluster, said)
 
 
 def of_cluster(
@@ -103,55 +124,63 @@ def of_cluster(
 
     Args:
         cluster: the cluster.
-        said: as above.
+        said: the texts that stand beside it. What one of them says of an object with its name is left out.
         groups: the API groups of the objects.
     """
-    known = _Said(said)
-    found = (
-        complaint
+    texts = [_Text(text) for text in said]
+    found = [
+        first
         for obj in cluster
-        if obj.kind not in _JUDGED and groups.search(obj.group)
-        for complaint in islice(complaints.lasting(obj, cluster), 1)
-    )
-    shown: list[ReportedProblem] = []
-    for complaint in sorted(found, key=lambda each: clock.stamp(each.time) or "", reverse=True):
-        if not known.repeats(complaint):
-            known.add(complaint.words)
-            shown.append(_problem(complaint))
-    return tuple(shown)
+        if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
+        if (first := _first_new(complaints.lasting(obj, cluster), [each for each in texts if obj.name in each.names]))
+    ]
+    found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
+    return _grouped(found)
 
 
-def _reported(near: Sequence[Near], cluster: Cluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
-    known = _Said(said)
-    found: list[ReportedProblem] = []
-    for obj in (each.obj for each in near if kinds.of(each.obj) not in (VMIM, NODE)):
-        new = (each for each in complaints.of(obj, cluster) if not known.repeats(each))
-        if (first := next(new, None)) is not None:
-            known.add(first.words)
-            found.append(_problem(first))
-    return tuple(found[:MOST])
+def _around(near: Iterable[Object], cluster: Cluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
+    texts = [_Text(text) for text in said]
+    judged = (obj for obj in near if kinds.of(obj) not in (VMIM, NODE))
+    new = (_first_new(complaints.of(obj, cluster), texts) for obj in judged)
+    return _grouped([each for each in new if each is not None])[:MOST]
 
 
-class _Said:
-    """The words that stand there already."""
+def _first_new(found: Iterable[Complaint], texts: Sequence[_Text]) -> Complaint | None:
+    return next((each for each in found if not any(text.says(each) for text in texts)), None)
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._words: set[str] = set()
-        self._text = ""
-        self.add(" ".join(texts))
 
-    def add(self, text: str) -> None:
-        """Count another text."""
-        words = _words(text)
-        self._words.update(words)
-        self._text += f" {' '.join(words)} "
+def _grouped(found: Iterable[Complaint]) -> tuple[ReportedProblem, ...]:
+    """Return each complaint once: with the objects of its kind that have it too, and without what follows from it.
 
-    def repeats(self, complaint: Complaint) -> bool:
+    An owner repeats what its objects report: a MachineSet, a Deployment.
+    """
+    shown: dict[tuple[str, str], ReportedProblem] = {}
+    texts: dict[tuple[str, str], _Text] = {}
+    for each in found:
+        key = each.obj.kind, each.words
+        if key in shown:
+            shown[key] = replace(shown[key], also=(*shown[key].also, each.obj.full_name))
+        elif not any(text.says(each) for (kind, _), text in texts.items() if kind != each.obj.kind):
+            shown[key] = _problem(each)
+            if len(texts) < _COMPARED:
+                texts[key] = _Text(each.words)
+    return tuple(shown.values())
+
+
+class _Text:
+    """A text that stands there already."""
+
+    def __init__(self, whole: str) -> None:
+        self.names = frozenset(_NAME.findall(whole))
+        words = _words(whole)
+        self._words, self._line = frozenset(words), f" {' '.join(words)} "
+
+    def says(self, complaint: Complaint) -> bool:
         """Whether a complaint has nothing new: nearly all of its words, or its end, where errors have their cause."""
         words = _words(complaint.message or complaint.words)
         end = words[-_END:]
-        told = len(end) == _END and f" {' '.join(end)} " in self._text
-        return told or sum(word in self._words for word in words) >= _ENOUGH * len(words)
+        told = len(end) == _END and f" {' '.join(end)} " in self._line
+        return told or 0 < _ENOUGH * len(words) <= sum(word in self._words for word in words)
 
 
 def _words(text: str) -> list[str]:

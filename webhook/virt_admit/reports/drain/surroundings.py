@@ -11,7 +11,6 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
 
 _MOST_NODES: Final = 5
 """For each node all objects of the cluster are gone through."""
@@ -37,15 +36,10 @@ def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> No
         return node
     start = [obj for obj in cluster.known(NODE) if node.state and obj.name == node.name]
     start += [row.vmi for row in node.forecasts if row.outcome in _HELD]
-    start += [obj for obj in cluster if _blocks(obj, node)]
+    blockers = {(each.kind, each.namespace, each.name) for each in node.pods.blockers}
+    start += [obj for obj in cluster if blockers and (obj.kind, obj.namespace, obj.name) in blockers]
     found = reported.around(start, cluster, tuple(_said(node)), read) if start else ()
     return replace(node, notes=(*node.notes, *map(str, found)))
-
-
-def _blocks(obj: Object, node: NodePlan) -> bool:
-    return any(
-        (obj.kind, obj.namespace, obj.name) == (each.kind, each.namespace, each.name) for each in node.pods.blockers
-    )
 
 
 def _said(node: NodePlan) -> Iterator[str]:

@@ -47,8 +47,8 @@ _STATES: Final[Mapping[str, str]] = {
     State.PAUSED: "its guest is paused for the end of the migration",
     State.POST_COPY: "its migration is in post-copy",
     State.ABORTING: "its migration is being cancelled",
-    State.ARRIVED: "it has migrated, its old pod has not ended",
-    State.NOT_CLOSED: "it has migrated, the migration has not ended",
+    State.ARRIVED: "it has migrated, and its old pod has not ended",
+    State.NOT_CLOSED: "it has migrated, and the migration has not ended",
     State.DECENTRALIZED: "it migrates to another cluster",
     State.STILL: "it is not being migrated",
 }

@@ -78,6 +78,7 @@ def _has(text: str, words: str, following: str) -> bool:
 def without_remedy(message: str, remedies: Sequence[str]) -> str:
     """Return a message without the last sentences that remedies say, but with its first one."""
     sentences = _SENTENCE.split(message)
-    while len(sentences) > 1 and any(sentences[-1].rstrip(".…").casefold() in each.casefold() for each in remedies):
+    said = [each.casefold() for each in remedies]
+    while len(sentences) > 1 and any(_has(each, sentences[-1].rstrip(".…").casefold(), "") for each in said):
         sentences.pop()
     return " ".join(sentences)

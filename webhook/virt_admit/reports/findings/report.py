@@ -28,7 +28,7 @@ DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
 
 
-REPORTED: Final = "Reported by the objects themselves for more than 10 minutes, which no rule judges"
+REPORTED: Final = "Reported by the objects themselves for more than 10 minutes, besides the findings"
 """The title of what objects report."""
 
 NO_LOCATIONS: Final[Mapping[tuple[PathStep, ...], Location]] = {}

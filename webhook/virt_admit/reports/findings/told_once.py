@@ -235,7 +235,7 @@ def _is_advice(row: ReportRow) -> bool:
 def _is_cause(unseen: str, cause: ReportRow) -> bool:
     """Return whether a row names the object that could not be read."""
     missing = _OBJECT.search(unseen)
-    return missing is not None and f"{missing[1]}" in cause.message
+    return missing is not None and re.search(rf"(?<![\w.-]){re.escape(missing[1])}(?![\w-])", cause.message) is not None
 
 
 _OBJECT: Final = re.compile(r"[a-z]+\.[a-z.]+ (?:[^ /]+/)?([^ ,]+)")

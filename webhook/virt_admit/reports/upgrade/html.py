@@ -72,7 +72,7 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     until = f" It ends {when(result.duration, start)}." if start else ""
     within = " to ".join(dict.fromkeys((svg.clock(result.duration.low), svg.clock(result.duration.high))))
     if result.operators:
-        nodes = f"The nodes are not the reason: their update alone would complete within {within}.{until}"
+        nodes = f"The nodes do not hold it up: their update alone would complete within {within}.{until}"
         return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
     before = f" {ended(result.before_nodes)}" if result.before_nodes else ""
     if result.refused is not None:

@@ -34,7 +34,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += [_of_nodes(result, start), *_release(result), *_progress(result.progress, result.stops), ""]
     lines += [*_operators(result), ""] if stops and result.operators else []
     lines += _stops(result.stops)
-    lines += [f"reported: {problem}" for problem in result.reported]
+    lines += map(str, result.reported)
     lines += [""] if result.reported else []
     lines += _waves(result, start)
     lines += _vms(result)
@@ -72,7 +72,7 @@ def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
 
 def _yes(result: Rehearsal) -> str:
     if result.operators:
-        return "The nodes are not the reason, their update alone would complete"
+        return "The nodes do not hold it up. Their update alone would complete"
     if result.refused is None:
         return "Yes"
     return f"Yes for {result.refused.within}, no for {result.refused.targets}"
