@@ -18,7 +18,6 @@ from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers, volume_attachments
-from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
@@ -258,7 +257,7 @@ def _bound(case: _Case, loss: Loss) -> str:
     if not room_left.is_bound(case.returning, loss):
         return ""
     found = room_left.target(case.returning, loss)
-    return room_left.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
+    return start_doubts.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
 
 
 def _acting(node: str, coverage: NodeCoverage) -> str:
@@ -301,7 +300,8 @@ def _row(
             why = f"{why}; and no other node can run it: {bound}"
             way = f"{lost_storage.elsewhere(pod, loss)}, and {_acting(node, coverage)}"
         elif full:
-            why, way = f"{why}; and no node takes it: {full}", f"{makes_room(pod.fault)}, and {_acting(node, coverage)}"
+            why = f"{why}; and no node takes it: {full}"
+            way = f"{start_doubts.opens(full, pod.fault, loss.cluster)}, and {_acting(node, coverage)}"
         elif room.fits is False and pod.full_name not in room.safe:
             why = f"{why}; and not all VMs find a place"
         way = awaited_return.of_silent(node, loss.cluster) or way
@@ -310,8 +310,8 @@ def _row(
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
     if comes and disk is not None and disk.certain:
         return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
-    if comes and pod.full_name in room.nowhere:
-        return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", makes_room(pod.fault))
+    if comes and (full := room.nowhere.get(pod.full_name, "")):
+        return row(LossOutcome.ROOM, f"no node takes it: {full}", start_doubts.opens(full, pod.fault, loss.cluster))
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:
@@ -351,7 +351,7 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
 def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
     """Return why a pod may not start where it is placed, which nothing that places it knows; None: no doubt."""
     takes = loss.scheduler.accepting(pod).__contains__
-    network = start_doubts.network(takes, loss.cluster)
+    network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(pod, loss.scheduler, loss.cluster)
     return network or start_doubts.volumes(node, pod.namespace, pod.claims, loss.cluster)
 
 

@@ -8,8 +8,10 @@ issues longhorn/longhorn#6435.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
@@ -17,6 +19,8 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.volumes import Claim
 
 READS: Final[Reads] = union(
     driver_daemons.READS, {CSI_NODE: ("spec.drivers.name",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)}
@@ -30,7 +34,10 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 
 
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out."""
+    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out.
+
+    A driver that its CSINode lists is lacking, too, if the pod that registers it is gone and cannot come back.
+    """
     return cluster.cached(_lacking)
 
 
@@ -51,10 +58,37 @@ def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
     return cluster.cached(_reasons)
 
 
+def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()) -> FilterPipeline:
+    """Return the filters over the nodes that have the drivers of a pod's volumes. kube-scheduler does not look at that.
+
+    ``back``: nodes whose drivers register again in a moment.
+    """
+    lacks: dict[str, dict[str, str]] = {}
+    for node, absent in reasons(cluster).items():
+        for driver, why in absent.items() if node not in back else ():
+            lacks.setdefault(driver, {})[node] = why
+    if not lacks:
+        return filters
+
+    def claim(namespace: str, name: str) -> Claim:
+        found = filters.volumes.claim(namespace, name)
+        return replace(found, unserved=lacks[found.driver]) if found.driver in lacks else found
+
+    return FilterPipeline(
+        filters.state,
+        replace(filters.volumes, claim=functools.cache(claim)),
+        filters.unseen,
+        filters.complete,
+        filters.most_terms,
+        filters.unread_namespaces,
+    )
+
+
 def _reasons(cluster: Cluster) -> dict[str, dict[str, str]]:
     return {
         node: {
-            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}" for each in sorted(absent)
+            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}".replace("; ", ", ")
+            for each in sorted(absent)  # each is one cause
         }
         for node, absent in lacking(cluster).items()
     }
@@ -119,9 +153,11 @@ def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 
 def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
-    found = cluster.cached(_registered)
+    found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
     known = frozenset[str]().union(*found.values())
-    return {node: known - own for node, own in found.items() if known - own}
+    lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
+    absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
+    return {node: drivers for node, drivers in absent.items() if drivers}
 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
