@@ -22,6 +22,7 @@ READS: Final[Reads] = {
     VMIM: (
         "metadata.creationTimestamp",
         *(f"metadata.annotations.{key}" for key in AUTOMATIC),
+        "metadata.labels",
         "spec.vmiName",
         "status.phase",
         "status.migrationState",
@@ -79,11 +80,41 @@ def is_automatic(migration: Object) -> bool:
     return any(key in migration.annotations for key in AUTOMATIC)
 
 
-def asked_by(migration: Object | None) -> str:
-    """Return who asked for a migration that no drain has created. None: it is not known."""
-    updated = migration is not None and AUTOMATIC[1] in migration.annotations
+def asked_by(migration: Object | None, vmi: Object) -> str:
+    """Return in words who asked for a migration of a VMI that no drain has created, as far as that is known."""
     name = f"migration {migration.name}" if migration is not None else "its migration"
-    return f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for {name}"
+    updated = migration is not None and AUTOMATIC[1] in migration.annotations
+    ours = change_of(migration, vmi) or ("an update of KubeVirt" if updated else "")
+    by = ours or (manager(migration) if migration is not None else "") or "a person or another program"
+    return f"{by} asked for {name}"
+
+
+def change_of(migration: Object | None, vmi: Object) -> str:
+    """Return the change of a VM for which KubeVirt migrates it now; empty: none, or an update of KubeVirt.
+
+    Its workload updater creates these migrations as well
+    (pkg/virt-controller/watch/workload-updater/workload-updater.go#isHotplugInProgress #isVolumesUpdateInProgress).
+    """
+    if migration is None or AUTOMATIC[1] not in migration.annotations:
+        return ""
+    if migration.at("status", "phase").text in FINAL_PHASES:
+        return ""  # the conditions are about what is under way
+    return next((words for kind, words in _CHANGES.items() if condition_is_true(vmi, kind)), "")
+
+
+_CHANGES: Final = {
+    "VolumesChange": "a change of its volumes",
+    "HotVCPUChange": "a change of its CPUs",
+    "HotMemoryChange": "a change of its memory",
+    "MigrationRequired": "a change of the VM",
+}
+
+
+def manager(migration: Object) -> str:
+    """Return the program that made a migration, by its label, as ``app.kubernetes.io/managed-by``; empty: none says so."""
+    found = (value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by"))
+    value = next(filter(None, found), "")
+    return f"{value} (label managed-by)" if value else ""
 
 
 def entered(migration: Object, phase: str) -> str | None:

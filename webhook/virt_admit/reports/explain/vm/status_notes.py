@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.control import px_updates, vm_writes
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
@@ -48,6 +48,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
+        yield from px_updates.of_vmi(found.vmi, cluster)
         yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _evicted(found, cluster)
