@@ -108,6 +108,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
     if paused:
         return Fate(False, LossOutcome.OFF, f"its replica set {paused} is paused", "set its spec.paused to false")
+    if after.comes and (copied := lost_storage.unfinished(vmi)):
+        return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
         return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:
@@ -150,9 +152,7 @@ def _is_held(vmi: Object, name: str, cluster: Cluster) -> bool:
     """Return whether a volume may be attached to one node alone. Yes also if the claim cannot be read."""
     try:
         claim = cluster.get(PVC, vms.namespace_of(vmi), name)
-        if claim is None:
-            return False
-        if not volume_attachments.is_of_one_node(claim):
+        if claim is None or not volume_attachments.is_of_one_node(claim):
             return False
         volume = cluster.get(PV, "", claim.at("spec", "volumeName").text or "")
     except Unseen:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import names
 
 AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
 """Annotations of migrations that a drain or a workload update started. KubeVirt repeats them forever."""
@@ -26,7 +27,8 @@ READS: Final[Reads] = {
         "spec.vmiName",
         "status.phase",
         "status.migrationState",
-    )
+    ),
+    VMI: ("status.conditions", "status.migratedVolumes"),
 }
 
 PENDING_TIMEOUT: Final = timedelta(minutes=15)
@@ -115,6 +117,43 @@ def manager(migration: Object) -> str:
     found = (value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by"))
     value = next(filter(None, found), "")
     return f"{value} (label managed-by)" if value else ""
+
+
+class VolumeCopy(NamedTuple):
+    """A volume that KubeVirt copies to another claim while it migrates the VM."""
+
+    volume: str
+    source: str
+    """The claim on which the guest runs until the migration has ended."""
+    destination: str
+
+
+def copies(vmi: Object) -> tuple[VolumeCopy, ...]:
+    """Return the volumes of a VMI that are copied to other claims; its spec names the destinations already.
+
+    Sources: kubevirt/user-guide:docs/storage/volume_migration.md; kubevirt/kubevirt:pkg/storage/volume-migration.
+    """
+    if not condition_is_true(vmi, "VolumesChange"):
+        return ()
+    moved = (
+        (
+            each["volumeName"].text,
+            each.at("sourcePVCInfo", "claimName").text,
+            each.at("destinationPVCInfo", "claimName").text,
+        )
+        for each in vmi.at("status", "migratedVolumes").items()
+    )
+    return tuple(VolumeCopy(*each) for each in moved if all(each))  # type: ignore[arg-type]
+
+
+def copy_words(vmi: Object) -> str:
+    """Return which claims are copied, as ``claim a to b``; empty: none is."""
+    found = copies(vmi)
+    return (
+        f"claim{'s' * (len(found) > 1)} {names(f'{each.source} to {each.destination}' for each in found)}"
+        if found
+        else ""
+    )
 
 
 def entered(migration: Object, phase: str) -> str | None:

@@ -162,8 +162,20 @@ def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
         known = cluster.known(PDB, vms.namespace_of(vmi))
         own = next((each.name for each in known if _counts_both(each, vmi)), "")
         budget = f", and its PodDisruptionBudget {own} demands both pods" if own else ""
-        volumes = ", its volumes are attached to both nodes" if any(launcher_pod.claims(vmi["spec"])) else ""
-        yield f"it migrates to {target}: until that ends it has two launcher pods{volumes}{budget}"
+        copies = migrations.copies(vmi)
+        left = {*launcher_pod.claims(vmi["spec"])} - {each.destination for each in copies}
+        shared = ("its volumes are" if not copies else f"claim {names(sorted(left))} is") if left else ""
+        volumes = f", {shared} attached to both nodes" if shared else ""
+        what = f" and copies {migrations.copy_words(vmi)}" if copies else ""
+        yield f"it migrates to {target}{what}: until that ends it has two launcher pods{volumes}{budget}"
+        if copies:
+            yield _UNFINISHED.format(claims=names(each.source for each in copies))
+
+
+_UNFINISHED: Final = (
+    "until its copy is complete the guest runs on {claims}, although its spec names the copy. If the guest ends before, "
+    "KubeVirt does not start it (ManualRecoveryRequired) until the VM names {claims} again; keep {claims} until then"
+)
 
 
 def _counts_both(budget: Object, vmi: Object) -> bool:
