@@ -3,9 +3,11 @@
 import pytest
 
 from tests.healthy.clusters import plain
+from tests.healthy.parts import ago
 from tests.incidents.component_faults import claim
 from tests.incidents.machines import find, guest
-from tests.incidents.node_plugins import ROOK, plugins
+from tests.incidents.node_plugins import NO_DRIVER, ROOK, on_node, plugins
+from tests.incidents.starts import starting
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome, forecast
 from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -15,7 +17,7 @@ from virt_admit.model.kubernetes.objects import Object
 GPU = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 
 
-def cluster(on, tolerations=(), listed=("w1", "w2", "w3"), taint=GPU):
+def cluster(on, tolerations=(), listed=("w1", "w2", "w3"), taint=GPU, said=None):
     """Return a VM on w1 that w2 alone could take, which has a taint; pods of the driver run on these nodes."""
     items = plain() + plugins(list(on), tolerations=list(tolerations))
     own = guest("web", "w1")
@@ -30,11 +32,14 @@ def cluster(on, tolerations=(), listed=("w1", "w2", "w3"), taint=GPU):
     for each in items:
         if each["kind"] == "CSINode" and each["metadata"]["name"] not in listed:
             each["spec"] = {"drivers": []}
+    if said is not None:
+        items += on_node(starting("train", "Scheduling"), "train", "w2", "FailedMapVolume", NO_DRIVER)
+        items[-1] |= said
     return Snapshot(map(Object, items), ["*"])
 
 
 def drained(found):
-    (vmi,) = found.known(VMI)
+    vmi = found.get(VMI, "vms", "web")
     return forecast(vmi, found)
 
 
@@ -54,6 +59,20 @@ def test_a_pod_that_may_come_back_leaves_it_open():
 
     assert found.outcome is VmOutcome.UNKNOWN
     assert f"it is not known whether driver {ROOK} works on w2 (no pod there: " in found.reason
+
+
+def test_a_kubelet_that_knows_no_such_driver_blocks():
+    found = drained(cluster(["w1", "w2", "w3"], said={}))
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert f"CSI driver {ROOK} is not registered on w2" in found.reason
+
+
+@pytest.mark.parametrize(
+    "said", [{"firstTimestamp": ago(minutes=1)}, {"lastTimestamp": ago(minutes=8)}], ids=["after-a-boot", "over"]
+)
+def test_a_moment_without_the_driver_does_not(said):
+    assert drained(cluster(["w1", "w2", "w3"], said=said)).outcome is VmOutcome.MIGRATES
 
 
 @pytest.mark.parametrize(

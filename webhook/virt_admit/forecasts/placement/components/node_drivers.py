@@ -10,20 +10,30 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.volumes import Claim
 
 READS: Final[Reads] = union(
-    driver_daemons.READS, {CSI_NODE: ("spec.drivers.name",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)}
+    clock.READS,
+    driver_daemons.READS,
+    {
+        CSI_NODE: ("spec.drivers.name",),
+        POD: ("spec.nodeName", "status.phase"),
+        PVC: ("spec.volumeName",),
+        PV: ("spec.csi.driver",),
+    },
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver."""
@@ -36,7 +46,8 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out.
 
-    A driver that its CSINode lists is lacking, too, if the pod that registers it is gone and cannot come back.
+    A driver that its CSINode lists is lacking, too, if the pod that registers it is gone and cannot come back, or if the
+    kubelet says so.
     """
     return cluster.cached(_lacking)
 
@@ -156,8 +167,34 @@ def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
     found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
     known = frozenset[str]().union(*found.values())
     lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
+    for node, driver in _reported(cluster):
+        lost.setdefault(node, set()).add(driver)
     absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
     return {node: drivers for node, drivers in absent.items() if drivers}
+
+
+def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield node and driver for which a kubelet has said for some time, and still does, that it has no such driver.
+
+    The pod that registers the driver may be there all the same, with a container that does not run.
+    """
+    now = clock.now(cluster)
+    for event in cluster.known(events.EVENT) if now is not None else ():
+        named = _NO_CLIENT.search(event["message"].text or "")
+        first, last = clock.instant(event["firstTimestamp"].text), events.time_of(event)
+        if named is None or now is None or first is None or last is None:
+            continue
+        about = event["involvedObject"]
+        pod = find(cluster, POD, about["namespace"].text or "", about["name"].text or "")
+        lasts = now - first >= _LASTING and now - last <= _LASTING
+        if lasts and about["kind"].text == POD.kind and pod is not None and not pod.deleted:
+            on = pod.at("spec", "nodeName").text or ""
+            if pod.at("status", "phase").text == "Pending":
+                yield on, named[1]
+
+
+_LASTING: Final = timedelta(minutes=5)
+"""Drivers are registered within minutes of a boot; a kubelet repeats the event at the latest after two."""
 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
