@@ -30,7 +30,7 @@ def test_what_may_migrate_and_where_it_could_go(tmp_path, world, migratable, nod
 
 def test_a_vm_at_rest_has_a_state_in_words(tmp_path):
     _, text = Explainer(tmp_path)(*WORLD, form="text")
-    assert "  state              no migration is under way\n" in text
+    assert "  state              it is not being migrated\n" in text
     _, text = Explainer(tmp_path)(WORLD[0], WORLD[2], form="text")
     assert "  state              does not run\n" in text
     assert "  could start on     a\n" in text

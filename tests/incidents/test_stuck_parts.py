@@ -89,7 +89,8 @@ USED = "CDI does not copy claim vms/golden while VM vms/golden uses it"
 def test_a_copy_that_the_storage_makes_is_late_only_if_cdi_says_so(ask, phase, told, waits):
     said = ask(copying(phase, told=told), "explain", "vm/app")
     assert (USED in said) is waits
-    (note,) = json.loads(ask(copying(phase, told=told), "explain", "vm/app", "-o", "json"))["notes"]
+    note, *reported = json.loads(ask(copying(phase, told=told), "explain", "vm/app", "-o", "json"))["notes"]
+    assert len(reported) == told, "CDI's own event stands beside it"
     assert ("else it never begins" in note) is waits
     assert note not in said or not waits  # in the text the reason tells it
 

@@ -148,3 +148,46 @@ def test_recent_warnings_are_said_once():
 )
 def test_other_events_are_not(other):
     assert said(disk(), other) == []
+
+
+def lasting(obj, *others):
+    """What the object has reported for long, in words."""
+    return [each.words for each in complaints.lasting(obj, Snapshot([obj, *others], ["*"], time=NOW))]
+
+
+@pytest.mark.parametrize(("since", "said_"), [("2026-11-26T11:30:00Z", True), ("2026-11-26T11:55:00Z", False)])
+def test_what_lasts_is_no_moment_of_usual_work(since, said_):
+    given = condition("Ready", "False", "NoSpace", "the pool is full") | {"lastTransitionTime": since}
+    assert bool(lasting(disk(status={"conditions": [given]}))) is said_
+
+
+@pytest.mark.parametrize(
+    ("times", "first", "said_"),
+    [
+        (21, "2026-11-26T11:30:00Z", True),
+        (2, "2026-11-26T11:30:00Z", False),
+        (21, "2026-11-26T11:55:00Z", False),
+    ],
+    ids=["often and long", "seldom", "new"],
+)
+def test_a_warning_that_a_controller_repeats(times, first, said_):
+    warning = event("2026-11-26T11:59:00Z")
+    warning.data |= {"count": times, "firstTimestamp": first}
+    expected = ["FailedStarting, 21 times: engine is not ready"] if said_ else []
+    assert lasting(disk(), warning) == expected
+
+
+def test_a_category_that_is_critical():
+    given = condition("VMNotSupported", "True", "NoTracking", "vm-34") | {"category": "Critical"}
+    assert said(disk(status={"conditions": [given]})) == ["VMNotSupported is True (NoTracking): vm-34"]
+    assert said(disk(status={"conditions": [given | {"category": "Advisory"}]})) == []
+
+
+def test_words_in_the_reason():
+    given = condition("Ready", "False", "a webhook denied the request")
+    assert said(disk(status={"conditions": [given]})) == ["Ready is False: a webhook denied the request"]
+
+
+def test_work_that_is_under_way_is_not_wrong():
+    given = condition("Ready", "False", "RollingUpdateInProgress", "rolling 2 replicas")
+    assert said(disk(status={"conditions": [given]})) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.builders import manifest
 from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.model.evidence import reported
@@ -29,6 +31,13 @@ def test_kind_name_words_and_time_of_what_is_reported():
 
 def test_what_is_said_already_is_left_out():
     assert around(volume(), said=[f"it does not start: {WHY}."]) == ()
+
+
+def test_the_same_error_after_another_beginning_is_left_out():
+    said = "volume pvc-1 cannot be attached: rpc error: code = NotFound desc = node worker-3 was not found"
+    message = f"AttachVolume.Attach failed for volume pvc-1 : {said.partition(': ')[2]}"
+    assert around(volume(message=message), said=[said]) == ()
+    assert around(volume(message=f"{message} in zone-7"), said=[said]) != ()
 
 
 def test_two_objects_do_not_say_the_same():
@@ -75,3 +84,39 @@ def test_a_live_cluster_makes_a_new_view_of_an_object_at_each_look_up():
 def test_objects_that_a_text_names():
     found = reported.around_named(Snapshot([volume()], ["*"], time=NOW), ["stuck: Volume shop/db-root is not ready"])
     assert [each.name for each in found] == ["db-root"]
+
+
+def condition(since, message=WHY):
+    return {"conditions": [{"type": "Ready", "status": "False", "message": message, "lastTransitionTime": since}]}
+
+
+OLD, NEW = "2026-11-26T11:00:00Z", "2026-11-26T11:40:00Z"
+
+
+def test_of_a_cluster_what_lasts_the_newest_first():
+    older = manifest("example.com/v1", "Plan", "a", "shop", status=condition(OLD, "tracking is not enabled"))
+    newer = manifest("example.com/v1", "Chart", "b", "shop", status=condition(NEW))
+    just = manifest("example.com/v1", "Chart", "c", "shop", status=condition("2026-11-26T11:59:00Z", "one moment"))
+    guest = manifest("kubevirt.io/v1", "VirtualMachine", "d", "shop", status=condition(OLD, "judged by rules"))
+    cluster = Snapshot([older, newer, just, guest], ["*"], time=NOW)
+    assert [each.name for each in reported.of_cluster(cluster, ())] == ["b", "a"]
+    assert reported.of_cluster(cluster, [WHY, "tracking is not enabled"]) == ()
+
+
+def test_of_some_groups_alone():
+    cluster = Snapshot([manifest("example.com/v1", "Chart", "b", "shop", status=condition(NEW))], ["*"], time=NOW)
+    assert reported.of_cluster(cluster, (), re.compile(r"example\.com$"))
+    assert not reported.of_cluster(cluster, (), re.compile(r"example\.org$"))
+
+
+def test_around_a_node_is_what_names_it():
+    node = manifest("v1", "Node", "w-1")
+    machine = manifest(
+        "cluster.x-k8s.io/v1beta1", "Machine", "m-1", "fleet",
+        metadata={"deletionTimestamp": OLD, "finalizers": ["machine.cluster.x-k8s.io"]},
+        status={"nodeRef": {"kind": "Node", "name": "w-1"}},
+    )  # fmt: skip
+    other = manifest("cluster.x-k8s.io/v1beta1", "Machine", "m-2", "fleet", status=condition(OLD))
+    (found,) = reported.around([node], Snapshot([node, machine, other], ["*"], time=NOW), ())
+    assert found.name == "m-1"
+    assert "kept by finalizer machine.cluster.x-k8s.io" in found.text

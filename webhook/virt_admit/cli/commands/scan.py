@@ -40,6 +40,7 @@ from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.kube.field_filter import NO_READS
 from virt_admit.kube.stores import stores
+from virt_admit.model.evidence import reported
 from virt_admit.model.kubernetes import kinds, selectors, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -251,6 +252,8 @@ class _Scan:
             tell(_no_object(options.namespace, cluster))
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
+        if not (options.namespace or options.selector):
+            report = report._replace(reported=reported.of_cluster(cluster, report.messages))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
         return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)

@@ -13,12 +13,11 @@ from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.outage.restarts import next_vmis
+from virt_admit.forecasts.outage.restarts import next_vmis, unattended_vms
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
-from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers, volume_attachments
-from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
@@ -27,7 +26,6 @@ from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
-from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY, amounts
 
@@ -260,19 +258,6 @@ def _bound(case: _Case, loss: Loss) -> str:
     return start_doubts.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
 
 
-def _acting(node: str, coverage: NodeCoverage) -> str:
-    """Return what makes a health check act: a check that refuses exists already."""
-    refusing = next((actor for actor in coverage.actors if actor.refuses), None)
-    if refusing is None:
-        return f"create a health check that acts for {node}"
-    return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
-
-
-def _by_hand(node: str, cluster: Cluster) -> str:
-    when = "as a decision" if virt_handlers.is_lost(cluster, node) else "after such a loss"
-    return f"{when}, {fence_taints.fence(node)}"
-
-
 def _row(
     case: _Case, loss: Loss, coverage: NodeCoverage, room: RoomLeft, bound: str, silent: Sequence[SilentWebhook]
 ) -> LostVm:
@@ -294,18 +279,9 @@ def _row(
     if comes and (never := lost_webhooks.never(vmi, hooks, loss)) is not None:
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
-        full = room.nowhere.get(pod.full_name, "")
-        why, way = _unattended(node, coverage), f"{_acting(node, coverage)}; or, {_by_hand(node, loss.cluster)}"
-        if bound:
-            why = f"{why}; and no other node can run it: {bound}"
-            way = f"{lost_storage.elsewhere(pod, loss)}, and {_acting(node, coverage)}"
-        elif full:
-            why = f"{why}; and no node takes it: {full}"
-            way = f"{start_doubts.opens(full, pod.fault, loss.cluster)}, and {_acting(node, coverage)}"
-        elif room.fits is False and pod.full_name not in room.safe:
-            why = f"{why}; and not all VMs find a place"
-        way = awaited_return.of_silent(node, loss.cluster) or way
-        return row(LossOutcome.NEVER, why, way, by_hand=None if bound or gone or full else by_hand)
+        why, way = unattended_vms.why_and_remedy(node, pod, loss, coverage, room, bound)
+        held = bound or gone or pod.full_name in room.nowhere
+        return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
     if comes and disk is not None and disk.certain:
@@ -353,11 +329,6 @@ def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
     takes = loss.scheduler.accepting(pod).__contains__
     network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(pod, loss.scheduler, loss.cluster)
     return network or start_doubts.volumes(node, pod.namespace, pod.claims, loss.cluster)
-
-
-def _unattended(node: str, coverage: NodeCoverage) -> str:
-    refusing = [actor.says for actor in coverage.actors]
-    return "; ".join(refusing) if refusing else f"no health check watches {node}"
 
 
 def _from_pod_gone(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import clock, events
@@ -20,6 +21,10 @@ _RECENT: Final = timedelta(hours=2)
 """The API server keeps an event for an hour (``--event-ttl``); a saved one may be a little older."""
 _SETTLED: Final = timedelta(minutes=5)
 """For so long the deletion of an object is nothing unusual."""
+_LASTING: Final = timedelta(minutes=10)
+"""Roll-outs, pulls of images and new volumes take minutes."""
+_OFTEN: Final = 5
+"""Warnings of one kind about one object: controllers try again a few times before they succeed."""
 _GOOD: Final = re.compile(
     r"(?i)(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved"
     r"|bound|connected|complete|completed|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
@@ -35,6 +40,8 @@ _BAD_STATES: Final = frozenset(
 )
 _WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
 """Reasons of containers that start as usual."""
+_SERIOUS: Final = frozenset(("Critical", "Error"))
+"""Categories of conditions that only exist while they are wrong, as those of Forklift."""
 _EXPECTED: Final = frozenset(("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"))
 """Reasons of conditions that follow from what an administrator does, or from what another object reports."""
 _MESSAGES: Final = ("error", "errorMessage", "lastError", "failureMessage", "failureReason", "message")
@@ -56,6 +63,16 @@ class Complaint(NamedTuple):
     def words(self) -> str:
         """The complaint in one line."""
         return ": ".join(filter(None, (self.about, self.message)))
+
+
+def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield what an object itself has reported as wrong for so long that usual work is over by then."""
+    now = clock.now(cluster)
+    for found in chain(_conditions(obj), _state(obj), _deletion(obj, cluster)):
+        if found.time is not None and now is not None and now - found.time > _LASTING:
+            yield found
+    if now is not None:
+        yield from _repeated(obj, now, cluster)
 
 
 def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
@@ -99,20 +116,39 @@ def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     since = now - _RECENT if now is not None else None
     said = set()
     for event in events.about(obj, since, cluster):
-        reason, message = event["reason"].text or "", " ".join((event["message"].text or "").split())
-        if reason not in said and message:
+        reason = event["reason"].text
+        if reason not in said and (found := _warning(obj, event)):
             said.add(reason)
-            yield Complaint(obj, reason if reason not in message else "", message, events.time_of(event))
+            yield found
+
+
+def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield the warnings that a controller repeats: often, for long, and still."""
+    for event in events.about(obj, now - _LASTING, cluster):
+        times = event["count"].integer or event.at("series", "count").integer or 1
+        first = clock.instant(event["firstTimestamp"].text or event["eventTime"].text)
+        if times >= _OFTEN and first is not None and now - first > _LASTING and (found := _warning(obj, event)):
+            yield found._replace(about=f"{found.about or 'a warning'}, {times} times")
+
+
+def _warning(obj: Object, event: Object) -> Complaint | None:
+    reason, message = event["reason"].text or "", " ".join((event["message"].text or "").split())
+    about = reason if reason not in message else ""
+    return Complaint(obj, about, message, events.time_of(event)) if message else None
 
 
 def _conditions(obj: Object) -> Iterator[Complaint]:
     finished = obj.at("status", "phase").text == "Succeeded"
     for condition in obj.at("status", "conditions").items():
         kind, status = condition["type"].text or "", condition["status"].text
-        wrong = status == "True" if _BAD.search(kind) else status == "False" and _GOOD.search(kind)
+        bad = _BAD.search(kind) or condition["category"].text in _SERIOUS
+        wrong = status == "True" if bad else status == "False" and _GOOD.search(kind)
         follows = obj.kind == POD.kind and kind != "PodScheduled"  # from what its containers report
-        reason, message = condition["reason"].text or "", condition["message"].text
-        if wrong and message and reason not in _EXPECTED and not follows and not finished:
+        reason, message = condition["reason"].text or "", condition["message"].text or ""
+        if not message and " " in reason:  # KubeVirt's snapshots and restores put their words there
+            reason, message = "", reason
+        usual = reason in _EXPECTED or reason.endswith("InProgress")
+        if wrong and message and not (usual or follows or finished):
             kept = f"{kind} is {status}{f' ({reason})' if reason and reason not in message else ''}"
             yield Complaint(obj, kept, " ".join(message.split()), _changed(condition))
 

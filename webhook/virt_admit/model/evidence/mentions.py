@@ -76,12 +76,14 @@ class Mentions:
     Args:
         objects: the objects of the cluster.
         namespaces: the namespaces that matter. Guests, pods and claims of others are left out.
+        start: nodes among these count; others are left out, because all pods of a node name it.
     """
 
-    def __init__(self, objects: Iterable[Object], namespaces: Collection[str]) -> None:
+    def __init__(self, objects: Iterable[Object], namespaces: Collection[str], start: Iterable[Object] = ()) -> None:
         self._by_name: dict[str, dict[str, list[Object]]] = {}
         """By name or UID, then by namespace."""
         kept = [obj for obj in objects if _counts(obj, namespaces)]
+        kept += [obj for obj in start if kinds.of(obj) is NODE]
         for obj in kept:
             for key in filter(None, (obj.name, obj.metadata["uid"].text)):
                 self._by_name.setdefault(key, {}).setdefault(obj.namespace, []).append(obj)
@@ -112,17 +114,17 @@ class Mentions:
         queue = deque(found.values())
         while queue and len(found) < _MOST:
             near = queue.popleft()
-            for obj in self._neighbours(near.obj) if near.distance < _FARTHEST else ():
+            for obj in self._neighbours(near) if near.distance < _FARTHEST else ():
                 address = _address(obj)
                 if address not in found and _guest(obj) in (None, *own):
                     found[address] = Near(near.distance + 1, obj)
                     queue.append(found[address])
         return list(found.values())
 
-    def _neighbours(self, obj: Object) -> Iterator[Object]:
-        yield from self._named_by(obj)
-        by = self._by.get(_address(obj), {})
-        if len(by) <= _SHARED and obj.kind not in _HUBS:
+    def _neighbours(self, near: Near) -> Iterator[Object]:
+        yield from self._named_by(near.obj)
+        by = self._by.get(_address(near.obj), {})
+        if not near.distance or (len(by) <= _SHARED and near.obj.kind not in _HUBS):
             yield from by.values()
 
     def _named_by(self, obj: Object) -> Iterator[Object]:

@@ -10,6 +10,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 
 _MOST_NODES: Final = 5
@@ -28,10 +29,14 @@ def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> 
 
 
 def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> NodePlan:
-    """Return the plan of a node with what the objects around its held VMs and its blockers report. As above."""
-    if node.drainable:
+    """Return the plan of a node with what the objects around its held VMs and its blockers report. As above.
+
+    Those around the node itself count where it is cordoned or not Ready, such as its Machine.
+    """
+    if node.drainable and not node.state:
         return node
-    start = [row.vmi for row in node.forecasts if row.outcome in _HELD]
+    start = [obj for obj in cluster.known(NODE) if node.state and obj.name == node.name]
+    start += [row.vmi for row in node.forecasts if row.outcome in _HELD]
     start += [obj for obj in cluster if _blocks(obj, node)]
     found = reported.around(start, cluster, tuple(_said(node)), read) if start else ()
     return replace(node, notes=(*node.notes, *map(str, found)))

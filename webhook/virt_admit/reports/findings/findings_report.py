@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from virt_admit import __version__
 from virt_admit.documents.reader import Location
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.json_patch import Patch, PatchVerb
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.findings.commands import command
@@ -140,6 +141,8 @@ class FindingsReport:
     results: tuple[FoundProblem, ...]
     clusters: tuple[ReadCluster, ...] | None = field(default=None, metadata=UNLESS_GIVEN)
     """Only of ``scan`` with several clusters."""
+    reported: tuple[ReportedProblem, ...] | None = field(default=None, metadata=UNLESS_GIVEN)
+    """What objects of any kind have reported as wrong for ten minutes and more. Only of ``scan``. No rule judges it."""
 
 
 def findings_report(found: Report) -> FindingsReport:
@@ -152,6 +155,7 @@ def findings_report(found: Report) -> FindingsReport:
         objects=tuple(_object(result) for result in sorted(found.results, key=lambda result: result.order)),
         results=tuple(_problem(row, command(row) if found.of_cluster else "") for row in rows),
         clusters=tuple(clusters) or None,
+        reported=found.reported or None,
     )
 
 

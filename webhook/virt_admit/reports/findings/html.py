@@ -11,7 +11,7 @@ from virt_admit.model.sanitize import line
 from virt_admit.reports.findings import grouping
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.places import relative
-from virt_admit.reports.findings.report import Drains, ObjectResult, Report, ReportRow, rows_of
+from virt_admit.reports.findings.report import REPORTED, Drains, ObjectResult, Report, ReportRow, rows_of
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.owners import Owners
 from virt_admit.reports.html.page import (
@@ -70,9 +70,14 @@ def page(report: Report, subject: str = "") -> Page:
         causes_title="What was found",
         causes=worst_first((*_unreadable(report), *broken, *_causes(rows))),
         figures=tuple(_figures(rows)),
-        notes=((("Not available", (report.missing_data,)),) if report.missing_data else ()),
+        notes=tuple((title, lines) for title, lines in _notes(report) if lines),
         evidence=(("policy", report.policy or "default"), *report.evidence, ("scope", report.summary())),
     )
+
+
+def _notes(report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield REPORTED, tuple(map(str, report.reported))
+    yield "Not available", (report.missing_data,) if report.missing_data else ()
 
 
 def _rows(results: Sequence[ObjectResult]) -> tuple[list[ReportRow], list[PageCause]]:
@@ -232,6 +237,7 @@ def split(report: Report, owners: Owners) -> dict[str, Report]:
             skipped=0,
             templates=0,
             files=0,
+            reported=(),
             drains={owner: Drains(vms=tuple(vmi for vmi in blocking if owners.of(vmi) == owner))} if blocking else {},
         )
         for owner, own in results.items()

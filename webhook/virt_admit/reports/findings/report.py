@@ -11,6 +11,7 @@ from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model import sanitize
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
@@ -24,6 +25,9 @@ _ERRORS: Final = attrgetter("response.errors")
 DUPLICATE_KEY: Final = "yaml-duplicate-key"
 """The rule id of a duplicate key in a YAML map. As in kubectl, the last value counts."""
 
+
+REPORTED: Final = "Reported by the objects themselves for more than 10 minutes, which no rule judges"
+"""The title of what objects report."""
 
 NO_LOCATIONS: Final[Mapping[tuple[PathStep, ...], Location]] = {}
 
@@ -128,6 +132,8 @@ class Report(NamedTuple):
     """What else the report rests on, with names: the cluster, its version."""
     drains: Mapping[str, Drains] = NO_DRAINS
     """By cluster, what drains would meet; empty unless a page about a cluster is written."""
+    reported: tuple[ReportedProblem, ...] = ()
+    """What objects themselves have reported as wrong for long, the newest first; of a scan of one cluster."""
     of_cluster: bool = True
     """Whether objects without a file are objects of a cluster, so that commands about them make sense."""
 
@@ -142,6 +148,11 @@ class Report(NamedTuple):
         together = [list(same) for _, same in groupby(rows, lambda row: row.place)]
         # half of the rows have a place of their own, and the rest of the order takes most of the time
         return [row for same in together for row in (sorted(same, key=lambda r: r.order) if len(same) > 1 else same)]
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The messages of all findings."""
+        return tuple(verdict.finding.message for result in self.results for verdict in result.response.verdicts)
 
     @property
     def crashed(self) -> bool:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Final
 
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import WholeCluster
 
+_UPDATERS: Final = re.compile(
+    r"(^|\.)(openshift\.io|operators\.coreos\.com|cattle\.io|harvesterhci\.io|cluster\.x-k8s\.io|kubevirt\.io)$"
+)
+"""The API groups of what updates nodes, KubeVirt and the operators of VMs."""
+
 
 def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
-    """Return a rehearsal with what the objects that its stops name, and those around them, report."""
+    """Return a rehearsal with what the objects that its stops name, those around them, and updaters report."""
     stops = tuple(text for stop in result.stops for text in (stop.reason, stop.remedy))
     held = tuple(text for operator in result.operators for text in (operator.reason, operator.remedy))
     said = (*stops, *held)
-    return replace(result, reported=reported.around_named(cluster, said) if said else ())
+    named = reported.around_named(cluster, said) if said else ()
+    updaters = reported.of_cluster(cluster, (*said, *(each.text for each in named)), _UPDATERS)
+    return replace(result, reported=(*named, *updaters[: reported.MOST - len(named)]))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from virt_admit.model.sanitize import cell, line, name
 from virt_admit.reports.findings import grouping
 from virt_admit.reports.findings.commands import command
-from virt_admit.reports.findings.report import Report, ReportRow
+from virt_admit.reports.findings.report import REPORTED, Report, ReportRow
 from virt_admit.rule import Action
 
+_MOST: Final = 10
+"""Objects that are listed with what they report."""
 Paint = Callable[[str, Action | None], str]
 """Colors a word by its action."""
 
@@ -36,6 +39,10 @@ def render(report: Report, paint: Paint = lambda word, _action: word, *, grouped
             out.append(f"    also: {also}\n")
         if later := grouping.later(row):
             out.append(f"    once it runs: {later}\n")
+    if grouped and report.reported:
+        shown = [f"  {line(str(each))}\n" for each in report.reported[:_MOST]]
+        more = len(report.reported) - len(shown)
+        out += [f"{REPORTED}:\n", *shown, *([f"  and {more} more, see -o json\n"] if more else [])]
     return "".join(out)
 
 

@@ -1,0 +1,84 @@
+"""What objects of any kind report stands beside the verdicts of scan, drain, explain and upgrade, where that is due."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.healthy.clusters import plain
+
+from .machines import guest
+
+LONG_AGO = "2020-01-01T00:00:00Z"
+WHY = "the repository of charts answers with 403 Forbidden"
+ENGINE = "engine image ei-1 is not deployed on node w2"
+
+
+def managed_chart(status="False"):
+    ready = {"type": "Ready", "status": status, "message": WHY, "lastTransitionTime": LONG_AGO}
+    return {
+        "apiVersion": "management.cattle.io/v3",
+        "kind": "ManagedChart",
+        "metadata": {"name": "harvester", "namespace": "fleet-local"},
+        "status": {"conditions": [ready]},
+    }
+
+
+@pytest.mark.parametrize("words", [("scan",), ("scan", "-o", "json"), ("scan", "-o", "html"), ("upgrade",)])
+def test_a_chart_that_is_not_ready(ask, words):
+    assert WHY in ask([*plain((1, 8)), managed_chart()], *words)
+    assert WHY not in ask([*plain((1, 8)), managed_chart("True")], *words)
+
+
+def test_the_json_has_it_only_where_there_is_something(ask):
+    (found,) = json.loads(ask([*plain((1, 8)), managed_chart()], "scan", "-o", "json"))["reported"]
+    assert found == {
+        "kind": "ManagedChart",
+        "namespace": "fleet-local",
+        "name": "harvester",
+        "text": f"Ready is False: {WHY}",
+        "at": LONG_AGO,
+    }
+    assert "reported" not in json.loads(ask(plain((1, 8)), "scan", "-o", "json"))
+
+
+def test_a_scan_of_a_namespace_says_nothing_of_others(ask):
+    assert WHY not in ask([*plain((1, 8)), managed_chart()], "scan", "-n", "vms")
+
+
+def with_replica(items, name):
+    """The cluster with an object of a storage operator that names the claim of a VM, and is not well."""
+    ready = {"type": "Ready", "status": "False", "message": ENGINE, "lastTransitionTime": LONG_AGO}
+    replica = {
+        "apiVersion": "storage.example.com/v1",
+        "kind": "Replica",
+        "metadata": {"name": "r-1", "namespace": "storage"},
+        "spec": {"claim": {"namespace": "vms", "name": name}},
+        "status": {"conditions": [ready]},
+    }
+    return [*items, replica]
+
+
+def pinned(name):
+    """A VM that no drain can move."""
+    items = guest(name)
+    next(each for each in items if each["kind"] == "VirtualMachineInstance")["spec"]["nodeSelector"] = {
+        "kubernetes.io/hostname": "w1"
+    }
+    return items
+
+
+@pytest.mark.parametrize("words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")])
+def test_around_a_vm_that_cannot_leave(ask, words):
+    said = ask(with_replica([*plain((1, 6)), *pinned("db")], "db"), *words)
+    assert f"Replica storage/r-1 reports: Ready is False: {ENGINE}" in said
+
+
+@pytest.mark.parametrize("words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")])
+def test_not_around_one_that_can(ask, words):
+    assert ENGINE not in ask(with_replica([*plain((1, 6)), *guest("db")], "db"), *words)
+
+
+def test_not_in_a_list_of_all_nodes(ask):
+    assert ENGINE not in ask(with_replica([*plain((1, 6)), *pinned("db")], "db"), "drain", "--all")
