@@ -47,11 +47,11 @@ def test_one_migration_without_progress_leaves_the_next_open(where):
 
 
 @pytest.mark.parametrize("where", ["in_status", "in_event"])
-def test_two_of_them_block(where):
-    found = drained(failed(2, **{where: STUCK}))
+def test_three_of_them_block(where):
+    found = drained(failed(3, **{where: STUCK}))
 
     assert found.outcome is VmOutcome.BLOCKS
-    assert f"its last 2 migrations were aborted, so will the next: {STUCK}" in found.reason
+    assert f"its last 3 migrations were aborted, so will the next: {STUCK}" in found.reason
 
 
 def test_a_failure_of_the_moment_is_repeated():

@@ -82,7 +82,7 @@ def drivers(
 
 
 def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return that no node is left which certainly has the drivers of a pod; None: one has them, or nothing is known of it.
+    """Return that no node is left which certainly has the drivers of a pod; None: one may have them.
 
     The pod of a driver is not there, but may come back: its DaemonSet is updated, or a taint passes.
     """
@@ -121,13 +121,13 @@ def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
 
 
 def _ease(item: tuple[str, str]) -> tuple[bool, int, bool, str]:
-    """Return how easily a refusal ends: lack of room first, then few causes, then a driver that comes back."""
+    """Return how easily a refusal ends: lack of room first, then few causes, then a driver."""
     name, why = item
     return not why.endswith("missing"), why.count("; "), not why.startswith(node_drivers.LACKS), name
 
 
 def opens(why: str, fault: str, cluster: Cluster) -> str:
-    """Return what lets a pod start that no node takes, without a command: a driver, a network, or more room.
+    """Return what lets a pod start that no node takes, without a command: a driver, a network, room.
 
     ``why``: the refusal of the best node, as ``best_refusal`` says it. ``fault``: of the pod.
     """

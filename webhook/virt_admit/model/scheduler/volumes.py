@@ -152,7 +152,7 @@ class Claim:
         return _place(self.node_affinity, self.zones)
 
     def refusal(self, node: str, labels: Mapping[str, Any], *, moment: bool = True) -> str:
-        """Return why a node cannot mount the volume, in words; empty if it can. ``moment``: whether what passes counts."""
+        """Return why a node cannot mount the volume; empty: it can. ``moment``: what passes counts."""
         if moment and node in self.unserved:
             return self.unserved[node]
         if self.free is not None and self.free.allowed is not None and not self.free.allowed.matches(node, labels):

@@ -1,4 +1,4 @@
-"""Updates of storage that wait at a node for a VM: Portworx migrates the VMs away before it ends its pod there.
+"""Updates of storage that wait at a node for a VM: Portworx migrates VMs before it ends its pod.
 
 Each VM is migrated once in an update; after a failure an event says so, again and again, until
 a person moves or stops the VM. Only snapshots hold events. Sources: libopenstorage/operator:

@@ -234,6 +234,7 @@ READS: Final[Reads] = {
         "metadata.annotations.kubevirt.io/migrationUtilityVolumesTimeoutSeconds",
         "metadata.annotations.kubevirt.io/workloadUpdateMigration",
         "metadata.creationTimestamp",
+        "metadata.labels",
         "metadata.uid",
         "spec",
         "spec.vmiName",

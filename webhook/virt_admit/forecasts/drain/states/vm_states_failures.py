@@ -58,14 +58,15 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
 
 
 def _without_progress(vmi: Object, text: str, times: int, settings: MigrationSettings | None) -> Ruling:
-    """Return that the last migrations made no progress until ``progressTimeout``: the guest writes as fast as they copy."""
+    """Return that the last migrations made no progress: the guest writes as fast as they copy."""
     limit = (
         f" (bandwidthPerMigration {show(MEMORY, int(settings.bandwidth))})" if settings and settings.bandwidth else ""
     )
-    if times > 1:
+    if times >= migrations.RETRY_LOOP:  # else the network may have failed for a moment
         reason = f"its last {times} migrations were aborted, so will the next: {text}{limit}"
         return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS)
-    reason = f"its last migration was aborted, and so may the next: {text}{limit}"
+    which = "migration was" if times == 1 else f"{times} migrations were"
+    reason = f"its last {which} aborted, and so may the next: {text}{limit}"
     return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
 
 

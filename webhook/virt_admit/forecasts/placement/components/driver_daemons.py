@@ -117,8 +117,8 @@ def stale(node: Object, cluster: Cluster) -> Iterator[str]:
 def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
     """Return by node the drivers that its CSINode lists, but whose DaemonSet has no pod there.
 
-    The kubelet forgets a driver with a reboot, its CSINode does not. A DaemonSet without any pod is left out, as
-    its driver may be registered by something else.
+    The kubelet forgets a driver with a reboot, its CSINode does not. A DaemonSet without any pod is
+    left out, as its driver may be registered by something else.
     """
     return cluster.cached(_without_pod)
 

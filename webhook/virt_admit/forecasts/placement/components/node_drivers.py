@@ -44,10 +44,10 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 
 
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out.
+    """Return the drivers that a node lacks although another node has them, by node.
 
-    A driver that its CSINode lists is lacking, too, if the pod that registers it is gone and cannot come back, or if the
-    kubelet says so.
+    Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the pod
+    that registers it is gone and cannot come back, or if the kubelet says so.
     """
     return cluster.cached(_lacking)
 
@@ -70,7 +70,9 @@ def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
 
 
 def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()) -> FilterPipeline:
-    """Return the filters over the nodes that have the drivers of a pod's volumes. kube-scheduler does not look at that.
+    """Return the filters over the nodes that have the drivers of a pod's volumes.
+
+    kube-scheduler does not look at that.
 
     ``back``: nodes whose drivers register again in a moment.
     """
@@ -174,7 +176,7 @@ def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 
 def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield node and driver for which a kubelet has said for some time, and still does, that it has no such driver.
+    """Yield node and driver for which a kubelet says for some time that it has no such driver.
 
     The pod that registers the driver may be there all the same, with a container that does not run.
     """
@@ -194,7 +196,7 @@ def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:
 
 
 _LASTING: Final = timedelta(minutes=5)
-"""Drivers are registered within minutes of a boot; a kubelet repeats the event at the latest after two."""
+"""Drivers are registered within minutes of a boot; a kubelet repeats the event within two."""
 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:

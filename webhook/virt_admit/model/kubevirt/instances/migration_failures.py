@@ -66,7 +66,7 @@ _ABORTED: Final = "Live migration has been aborted"
 _NOT_COMPLETED: Final = re.compile(r"Live migration is not completed after \d+ seconds")
 """Up to 1.8 it names a time-out at the deadline in these words (…#processInflightMigration)."""
 _STUCK: Final = re.compile(r"Live migration stuck for \d+ sec")
-"""KubeVirt's words for a migration without progress (live-migration-source.go#isMigrationProgressing)."""
+"""KubeVirt's words for no progress (live-migration-source.go#isMigrationProgressing)."""
 _MESSAGE: Final = re.compile(r"Message='(.*)'", re.DOTALL)
 _BEFORE_HANDOVER: Final = frozenset(("Pending", "Scheduling"))
 
@@ -175,9 +175,10 @@ def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
 
 
 def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
-    """Return the reason in an event about the VMI; empty: none is known. KubeVirt before 1.3 writes it nowhere else.
+    """Return the reason in an event about the VMI; empty: none is known.
 
-    Source: pkg/virt-handler/migration-source.go (``migration uid %s failed. reason:%s``).
+    Older releases write it nowhere else. Source: pkg/virt-handler/vm.go
+    (``VirtualMachineInstance migration uid %s failed. reason:%s``).
     """
     begin = f"VirtualMachineInstance migration uid {uid} failed. reason:"
     said = (text for _, text in events.warnings(vmi, None, cluster) if uid and text.startswith(begin))
@@ -185,7 +186,7 @@ def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
 
 
 def is_without_progress(failure: Failure) -> bool:
-    """Whether KubeVirt ended a migration as it made no progress (``progressTimeout``): less was left to copy at no time."""
+    """Whether KubeVirt ended a migration as it made no progress (``progressTimeout``)."""
     return _STUCK.match(failure.text) is not None
 
 

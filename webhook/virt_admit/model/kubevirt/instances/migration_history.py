@@ -33,7 +33,7 @@ class PastMigration:
     name: str
     phase: str
     asked_by: str
-    """``drain``, ``update of KubeVirt``, a change of the VM or the label of a program in words, or ``other``: not known."""
+    """``drain``, ``update of KubeVirt``, a change of the VM, a label in words, or ``other``."""
     created: datetime | None
     source: str
     """Empty: not known."""

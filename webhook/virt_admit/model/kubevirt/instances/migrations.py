@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.messages import names
 
@@ -28,7 +28,7 @@ READS: Final[Reads] = {
         "status.phase",
         "status.migrationState",
     ),
-    VMI: ("status.conditions", "status.migratedVolumes"),
+    VMI: (*CONDITIONS, "status.migratedVolumes"),
 }
 
 PENDING_TIMEOUT: Final = timedelta(minutes=15)
@@ -83,7 +83,7 @@ def is_automatic(migration: Object) -> bool:
 
 
 def asked_by(migration: Object | None, vmi: Object) -> str:
-    """Return in words who asked for a migration of a VMI that no drain has created, as far as that is known."""
+    """Return in words who asked for a migration of a VMI that no drain has created."""
     name = f"migration {migration.name}" if migration is not None else "its migration"
     updated = migration is not None and AUTOMATIC[1] in migration.annotations
     ours = change_of(migration, vmi) or ("an update of KubeVirt" if updated else "")
@@ -92,7 +92,7 @@ def asked_by(migration: Object | None, vmi: Object) -> str:
 
 
 def change_of(migration: Object | None, vmi: Object) -> str:
-    """Return the change of a VM for which KubeVirt migrates it now; empty: none, or an update of KubeVirt.
+    """Return the change of a VM for which KubeVirt migrates it; empty: an update of KubeVirt, or none.
 
     Its workload updater creates these migrations as well
     (pkg/virt-controller/watch/workload-updater/workload-updater.go#isHotplugInProgress #isVolumesUpdateInProgress).
@@ -113,7 +113,7 @@ _CHANGES: Final = {
 
 
 def manager(migration: Object) -> str:
-    """Return the program that made a migration, by its label, as ``app.kubernetes.io/managed-by``; empty: none says so."""
+    """Return the program that made a migration, by its label ``…/managed-by``; empty: none says so."""
     found = (value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by"))
     value = next(filter(None, found), "")
     return f"{value} (label managed-by)" if value else ""
@@ -129,9 +129,9 @@ class VolumeCopy(NamedTuple):
 
 
 def copies(vmi: Object) -> tuple[VolumeCopy, ...]:
-    """Return the volumes of a VMI that are copied to other claims; its spec names the destinations already.
+    """Return the volumes of a VMI that are copied to other claims, which its spec names already.
 
-    Sources: kubevirt/user-guide:docs/storage/volume_migration.md; kubevirt/kubevirt:pkg/storage/volume-migration.
+    Source: kubevirt/user-guide:docs/storage/volume_migration.md.
     """
     if not condition_is_true(vmi, "VolumesChange"):
         return ()
