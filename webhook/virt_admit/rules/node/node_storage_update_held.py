@@ -32,7 +32,7 @@ def check(node: Object, context: Context) -> Findings:
             yield Finding(
                 path,
                 check.first_that_fits(path, f"{reason} {advice_of(held.remedy)}", reason),
-                value=held.vmi.full_name,
-                problem=problem_of(ProblemCause.UPDATE_FAILING, held.vmi),
+                value=held.vmis[0].full_name,
+                problem=problem_of(ProblemCause.UPDATE_FAILING, held.vmis[0]),
                 command=command_of(held.remedy),
             )
