@@ -153,6 +153,13 @@ verify-restarts: .venv/.ready
 verify-remediation: .venv/.ready
 	@$(BIN)/python -m tests.upstream.machines $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
 
+## make verify-fencing COUNT=200
+##                what FenceAgentsRemediation does with lost nodes, against its own reconciler, in virtual time;
+##                RECORD=1 writes the runs that the tests replay
+.PHONY: verify-fencing
+verify-fencing: .venv/.ready
+	@$(BIN)/python -m tests.upstream.fencing $(if $(RECORD),--record,$(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(SEED))
+
 ## make verify-admissions COUNT=1000
 ##                the room that the webhook keeps, against the same objects at once, in random sequences of admissions
 .PHONY: verify-admissions

@@ -75,7 +75,7 @@ def test_a_machine_that_has_no_node_for_long():
     late = machine("m0", phase="Provisioning", errorReason="InsufficientResources", errorMessage="no host")
     late.data["metadata"]["creationTimestamp"] = "2026-01-01T08:00:00Z"
     found = explain(mhc(), Snapshot([late], complete=["*"], time="2026-01-01T12:00:00Z"))
-    note = f"Machine {late.full_name} has no node for 4 h 00: InsufficientResources: no host"
+    note = f"Machine {late.full_name} has no node for 4 h: InsufficientResources: no host"
     assert note in found.notes
     early = explain(mhc(), Snapshot([late], complete=["*"], time="2026-01-01T08:30:00Z"))
     assert note not in early.notes

@@ -52,7 +52,7 @@ def explain(tmp_path):
 
 def test_the_vm_says_that_the_node_of_its_volume_is_lost(explain):
     out = explain(starting(), "vm/db", "-n", "vms")
-    assert "claim db is still attached to n2, which has not reported for 5 h 00 (volume pvc-vms-db)" in out
+    assert "claim db is still attached to n2, which has not reported for 5 h (volume pvc-vms-db)" in out
     assert f"To do\n  {REMEDY}\n" in out
 
 

@@ -11,7 +11,7 @@ from tests.incidents import held_nodes
 from tests.incidents_platform.case import NODES, cluster, dead, only
 from virt_admit.cli.main import virt_admit
 
-SILENT = "has not reported for 5 h 00"
+SILENT = "has not reported for 5 h"
 
 
 def empty(items, name):

@@ -47,7 +47,7 @@ def old_container_that_runs() -> Incident:
     """The same with a guest's own container that runs: the guest is elsewhere, but the container may use its disk."""
     facts = (
         r"Avoid\n +do not delete the pod on w1: the guest runs in it",
-        r"its source pod virt-launcher-web-old on w2 still runs 2 h 00 after migration first succeeded; the guest runs on w1",
+        r"its source pod virt-launcher-web-old on w2 still runs 2 h after migration first succeeded; the guest runs on w1",
         r"lists no guest any more, then delete that pod .*: kubectl exec virt-launcher-web-old -n vms -c compute -- virsh list",
     )
     items = two_pods(guest_ended=False)

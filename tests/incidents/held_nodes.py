@@ -85,7 +85,7 @@ def lock_and_nodes_that_need_no_reboot() -> Incident:
 def lock_that_still_lasts() -> Incident:
     facts = (
         r"Yes: ",
-        r"w1, w2, w3 wait for the lock of kured \(DaemonSet kube-system/kured\), which w9 has for 20 h 00\. That node does not "
+        r"w1, w2, w3 wait for the lock of kured \(DaemonSet kube-system/kured\), which w9 has for 20 h\. That node does not "
         r"exist any more\. Its lock expires at",
         r"(?s)\A(?!.*reboots no node)",
     )

@@ -36,6 +36,7 @@ def plugins(on: list[str], **spec: Any) -> list[Object]:
     """Return the DaemonSet of the driver with its pods; each worker's CSINode lists the driver."""
     labels = {"app": "csi-rbdplugin"}
     items = namespaces("rook-ceph") + deployment("csi-rbdplugin", "rook-ceph", on, labels, spec=spec, kind="DaemonSet")
+    items += deployment("rook-ceph-operator", "rook-ceph", ["w1"], {"app": "rook-ceph-operator"})
     drivers = {"drivers": [{"name": ROOK, "nodeID": "n"}]}
     return items + [obj("CSINode", "storage.k8s.io/v1", name, spec=drivers) for name in ("w1", "w2", "w3")]
 
@@ -55,14 +56,16 @@ def driver_that_a_taint_keeps_away(*ask: str) -> Incident:
     if ask[:2] == ("explain", "vm/train"):
         facts += (
             r"driver rook-ceph.rbd.csi.ceph.com is not registered on w2 \(no pod there: ",
-            r"let DaemonSet csi-rbdplugin tolerate it by CSI_PLUGIN_TOLERATIONS of Rook's operator; or, as a decision, take "
-            r"the taint off w2",
+            r"let DaemonSet rook-ceph/csi-rbdplugin tolerate it by CSI_PLUGIN_TOLERATIONS of Rook's operator \(or, as a "
+            r"decision, take the taint off w2\)",
             r"kubectl edit configmap rook-ceph-operator-config -n rook-ceph",
         )
     elif ask[0] == "explain":
         facts += (r"No volume of driver rook-ceph.rbd.csi.ceph.com can be mounted on this node, although its CSINode",)
     else:
-        facts = (r"does not tolerate taint dedicated=gpu:NoSchedule.*\. Let DaemonSet csi-rbdplugin tolerate it",)
+        facts = (
+            r"does not tolerate taint dedicated=gpu:NoSchedule.*\. Let DaemonSet rook-ceph/csi-rbdplugin tolerate it",
+        )
     return Incident("-".join(("driver-tainted", *ask)), TAINTED, tainted(["w1", "w3"]), YES, facts, ask)
 
 

@@ -47,7 +47,7 @@ def test_a_volume_of_a_node_that_is_gone_still_exists(ask):
     assert "claim db is still attached to worker-7, which does not exist: its VolumeAttachment is in deletion" in said
     assert "Error: node wasn't found. Check the controller of driver" in said
     told = ask(items, "explain", "vm/db", "-n", "vms")
-    assert "its VolumeAttachment is in deletion for 2 h 00, but the detach fails: failed to find VirtualMachine" in told
+    assert "its VolumeAttachment is in deletion for 2 h, but the detach fails: failed to find VirtualMachine" in told
     assert "node wasn't found\n" in told
 
 

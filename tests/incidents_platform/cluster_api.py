@@ -48,7 +48,7 @@ def drain_of_a_dead_node() -> Incident:
         "pod checkout-5d8f-x0 cannot become ready there, as its node does not report to do:",
         "It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout would end its wait.",
         "loss of n1: not every VM runs again; 1 VM: 1 never restarts",
-        "is being deleted for 5 h 00, and its drain waits without a limit for pod vms/checkout-",
+        "is being deleted for 5 h, and its drain waits without a limit for pod vms/checkout-",
         "machine.cluster.x-k8s.io/exclude-node-draining=",
     )
     source = "https://github.com/kubernetes-sigs/cluster-api/issues/13508"
@@ -66,7 +66,7 @@ def volumes_of_a_dead_node() -> Incident:
     says = (
         "never restarts",
         "has waited 240 min for volumes to be detached",
-        "set nodeVolumeDetachTimeout of Machine machine-n1",
+        "set nodeVolumeDetachTimeout of MachineDeployment workers",
     )
     never = ("change MachineHealthCheck",)
     return Incident("https://github.com/kubernetes-sigs/cluster-api/issues/10661", items, "outage n1", 1, says, never)
@@ -126,7 +126,7 @@ def volume_of_a_pod_that_stays() -> Incident:
     kept = {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "pvc-buffer"}}
     attached = obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=kept, status={"attached": True})
     says = (
-        "it waits for 4 h 00 until volumes pvc-buffer are detached, without a limit, as nodeVolumeDetachTimeout is not",
+        "it waits for 4 h until volumes pvc-buffer are detached, without a limit, as nodeVolumeDetachTimeout is not",
         "Pod vms/collector-x0, which no drain ends, keeps them attached, so this does not end",
         "kubectl annotate machines.cluster.x-k8s.io machine-n1 -n capi "
         "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach=",
@@ -144,7 +144,7 @@ def hook_after_the_drain() -> Incident:
     states = [{"type": step, "status": status, "lastTransitionTime": ago(hours=3)} for step, status in steps.items()]
     own = machine("machine-n1", "n1", conditions=states)
     own["metadata"]["annotations"] = {"pre-terminate.delete.hook.machine.cluster.x-k8s.io/control-plane": ""}
-    says = ("its node was drained, and it stays for 3 h 00 while the pre-terminate hook control-plane is set",)
+    says = ("its node was drained, and it stays for 3 h while the pre-terminate hook control-plane is set",)
     items = [*cluster("n1"), own, *management()]
     never = ("Cluster API drains the node", "kubectl drain n1")
     return Incident("https://github.com/k3s-io/cluster-api-k3s/pull/125", items, "explain node/n1", 0, says, never)
@@ -169,7 +169,7 @@ def no_host_for_the_new_machine() -> Incident:
     words = {"reason": "AssociateBMHFailed", "message": "No available host found. Requeuing."}
     new["status"]["conditions"] = [{"type": "InfrastructureReady", "status": "False"} | words]
     says = (
-        "Machine capi/machine-new has no node for 3 h 00: InfrastructureReady is False: AssociateBMHFailed",
+        "Machine capi/machine-new has no node for 3 h: InfrastructureReady is False: AssociateBMHFailed",
         "deletes no old Machine before that one is available",
         "set maxSurge 0 and maxUnavailable 1",
     )
@@ -228,7 +228,7 @@ def completed_pod_for_which_it_waits() -> Incident:
     items = [*cluster("n1"), own, *new, done, rolling(1, 0)[0], *management()]
     says = (
         "No: the upgrade stops (1 cause)",
-        "stops at n1: Pod vms/report-x: it has ended 4 h 00 ago (Succeeded), but Cluster API, which does not evict it",
+        "stops at n1: Pod vms/report-x: it has ended 4 h ago (Succeeded), but Cluster API, which does not evict it",
         "waits until it is deleted, and no nodeDrainTimeout of Machine capi/machine-n1 ends that",
         "Delete this pod, or its Job report",
         "kubectl delete pod report-x -n vms",

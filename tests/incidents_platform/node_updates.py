@@ -36,7 +36,7 @@ def reboot_without_quorum() -> Incident:
     for name in NODES:
         roles(items, name, "control-plane")
     says = (
-        "n3 does not report for 5 h 00: a reboot of n1 leaves 1 of 3 control-plane nodes, too few for etcd",
+        "n3 does not report for 5 h: a reboot of n1 leaves 1 of 3 control-plane nodes, too few for etcd",
         "Repair n3 first, or remove it and its member of etcd and add a new node",
     )
     source = "https://github.com/hcloud-k8s/terraform-hcloud-kubernetes/issues/183"
@@ -61,7 +61,7 @@ def lock_of_kured() -> Incident:
     ]
     says = (
         "PodDisruptionBudget git/gitea: minAvailable is 1 for 1 pod",
-        "n2, n3 wait for the lock of kured (DaemonSet kube-system/kured), which n1 has for 9 h 00",
+        "n2, n3 wait for the lock of kured (DaemonSet kube-system/kured), which n1 has for 9 h",
         "kured goes on by itself once n1 is empty",
     )
     source = "https://github.com/mysticaltech/terraform-hcloud-kube-hetzner/issues/1497"

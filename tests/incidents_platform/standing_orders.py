@@ -34,7 +34,7 @@ def fencing_that_failed() -> Incident:
     check["status"] = {"unhealthyNodes": [{"name": "n1", "remediations": [begun]}]}
     says = (
         "the loss of its node never restarts its node is lost already: NodeHealthCheck check can do no more: "
-        f"{kind} {space}/n1 has failed 4 h 00 ago (FenceAgentFailed: Fence agent command has failed), and it is not tried",
+        f"{kind} {space}/n1 has failed 4 h ago (FenceAgentFailed: Fence agent command has failed), and it is not tried",
         "restore its power; or, once fence_ipmilan reaches it at 10.0.0.1, delete its failed FenceAgentsRemediation",
         f"kubectl delete fenceagentsremediation n1 -n {space}",
     )
@@ -133,7 +133,7 @@ def update_of_kubevirt_with_a_dead_node() -> Incident:
     ]
     says = (
         "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before virt-handler is replaced on n3, which has "
-        "not reported for 5 h 00 (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
+        "not reported for 5 h (0 of 3 are updated; that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back",
     )
     source = "https://github.com/kubevirt/kubevirt/pull/6702"
     return Incident(source, items, "explain node/n3", 0, says, ("edit daemonset", "rollout undo"))

@@ -273,7 +273,7 @@ def volume_of_a_dead_node() -> Incident:
     }
     items.append(obj("VolumeAttachment", "storage.k8s.io/v1", "csi-1", spec=spec, status={"attached": True}))
     says = (
-        "claim db is still attached to n2, which has not reported for 5 h 00",
+        "claim db is still attached to n2, which has not reported for 5 h",
         "kubectl taint nodes n2 node.kubernetes",
     )
     source = "https://github.com/longhorn/longhorn/issues/5345"

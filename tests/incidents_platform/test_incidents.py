@@ -86,4 +86,4 @@ def test_what_cluster_api_waits_for_comes_before_the_silence_of_the_node(tmp_pat
         CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout for words in (["drain", "n1"], ["scan"])
     )
     assert drain.index("PodDisruptionBudget vms/checkout") < drain.index("its kubelet does not report")
-    assert "Machine capi/machine-n1 is being deleted for 5 h 00 and waits: PodDisruptionBudget vms/checkout" in scan
+    assert "Machine capi/machine-n1 is being deleted for 5 h and waits: PodDisruptionBudget vms/checkout" in scan

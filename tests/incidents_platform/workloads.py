@@ -14,7 +14,7 @@ def launcher_of_a_node_that_was_off() -> Incident:
     vmi = only(items, "VirtualMachineInstance", "web")
     vmi["status"]["phase"] = "Failed"
     vmi["metadata"]["deletionTimestamp"] = launcher["metadata"]["creationTimestamp"]
-    says = ("Pod vms/virt-launcher-web-k2x7q", "should have ended 7 h 00 ago", "the storage of n1")
+    says = ("Pod vms/virt-launcher-web-k2x7q", "should have ended 7 h ago", "the storage of n1")
     return Incident("https://github.com/kubernetes/kubernetes/issues/122960", items, "drain n1", 1, says)
 
 

@@ -8,10 +8,12 @@ import pathlib
 import pytest
 
 from virt_admit.engine.admission_review import Request, Response
+from virt_admit.forecasts.upgrade.rehearsal import Stop
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.reports.findings import grouping, told_once
 from virt_admit.reports.findings.report import ObjectResult, ReportRow
+from virt_admit.reports.upgrade import text as upgrade_text
 from virt_admit.rule import Action
 
 VERSIONS = {"KubeVirt": "kubevirt.io/v1", "Plan": "upgrade.cattle.io/v1"} | dict.fromkeys(
@@ -156,3 +158,23 @@ def test_nothing_is_lost():
     change = "kubectl annotate daemonset kured -n kube-system lock-"
     rows = [row("node-reboot-held", "Node", f"w{n}", f"w{n} is not rebooted", command=change) for n in (1, 2, 3)]
     assert told(*rows) == [("node-reboot-held", "Node/w1 and 2 more", "Node/w2, Node/w3")]
+
+
+def test_a_remedy_of_several_nodes_is_written_once():
+    remedy = "Let DaemonSet storage/plugin tolerate it: kubectl patch daemonset plugin -n storage"
+    told = list(
+        upgrade_text._stops(
+            [
+                Stop("a", "PodDisruptionBudget shop/web: pod web-1 cannot be evicted", remedy),
+                Stop("b", "PodDisruptionBudget shop/web: pod web-2 cannot be evicted", remedy),
+                Stop("c", "PodDisruptionBudget shop/db: pod db-1 cannot be evicted", "Wait."),
+                Stop("d", "PodDisruptionBudget shop/db: pod db-2 cannot be evicted", "Wait."),
+            ]
+        )
+    )
+    assert [line for line in told if "to do" in line] == [
+        f"  to do: {remedy}",
+        "  to do: the same as at a",
+        "  to do: Wait.",
+        "  to do: Wait.",
+    ]

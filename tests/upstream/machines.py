@@ -2,8 +2,8 @@
 
 ``python -m tests.upstream.machines 200`` compares that many random losses; a second number is the first seed. ``--record``
 writes the runs that the tests replay. When Kubernetes deletes the pods is compared in ``clocks.py``, and which evictions
-KubeVirt refuses in ``admission.py``; the program in ``machines/`` is told both. Cluster API's MachineHealthCheck is compared
-in ``health.py``.
+KubeVirt refuses in ``admission.py``; the program in ``machines/`` is told both. The rules of Cluster API's MachineHealthCheck
+are compared in ``health.py``; ``owners.py`` has the clusters in which its controllers replace Machines.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tests.forecasts.outage import losses
+from tests.upstream import owners
 from tests.upstream.renderer import MACHINES, program, render
 from virt_admit.forecasts.outage import health_actors, machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
@@ -72,6 +73,8 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``main.go`` is asked. virt-launcher gets 30 s beside the grace period of the guest."""
     if "check" in given:
         return dict(given)
+    if "objects" in given:
+        return owners.asked(given)
     loss = loss_of(given)
     return {"drain": {"pods": [_pod(each, loss, given["begins"]) for each in given["vms"]], "seconds": _END}}
 
@@ -87,7 +90,10 @@ def _pod(vm: Mapping[str, Any], loss: Loss, begins: int) -> dict[str, Any]:
 
 def differences(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what was compared, and the disagreement; empty if there is none."""
-    yield from _checked(given["check"], answer) if "check" in given else _drained(given, answer)
+    if "objects" in given:
+        yield from owners.differences(given, answer["owned"])
+    else:
+        yield from _checked(given["check"], answer) if "check" in given else _drained(given, answer)
 
 
 def _drained(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -175,7 +181,7 @@ def _checked(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tu
             yield "deleted", "" if agrees else f"machine-{node} deleted after {at}, due after {due}"
 
 
-MAKES: Final = (drain, check)
+MAKES: Final = (drain, check, owners.replaced)
 
 # --- the command ---------------------------------------------------------------------------------------------------
 

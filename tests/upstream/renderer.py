@@ -33,7 +33,10 @@ CLOCKS = LAUNCHER.with_name("clocks")
 RESTARTS = LAUNCHER.with_name("restarts")
 """KubeVirt's controllers for VMs and their VMIs. ``make verify-restarts`` alone builds it."""
 MACHINES = LAUNCHER.with_name("machines")
-"""OpenShift's MachineHealthCheck, and the drains of OpenShift and Cluster API. ``make verify-remediation`` alone builds it."""
+"""OpenShift's MachineHealthCheck, the drains of OpenShift and Cluster API, and Cluster API's owners of Machines.
+``make verify-remediation`` alone builds it."""
+FENCING = LAUNCHER.with_name("fencing")
+"""The reconciler of FenceAgentsRemediation. ``make verify-fencing`` alone builds it."""
 PROMETHEUS = LAUNCHER.with_name("prometheus")
 """Prometheus' engine for expressions."""
 

@@ -7,6 +7,7 @@ import pytest
 from tests.upstream.machines import MAKES, RECORDED, differences
 
 CASES = {make.__name__: make for make in MAKES}
+ENDS = ("replaced", "never", "cannot be determined, stays")
 RUNS = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 
 
@@ -22,5 +23,6 @@ def test_machines_are_deleted_and_drained_when_the_forecast_says(run):
 def test_each_end_was_recorded():
     assert {what for run in RUNS for what, _ in compared(run)} == {
         *("openshift ends", "openshift never", "capi ends", "capi never", "chance decides"),
-        *("deleted", "refused", "not selected"),
+        *("deleted", "refused", "not selected", "the API stops"),
+        *(f"{owner}: {end}" for owner in ("MachineSet", "KubeadmControlPlane") for end in ENDS),
     }

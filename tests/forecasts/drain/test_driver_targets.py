@@ -51,7 +51,7 @@ def test_a_driver_without_its_pod_blocks(listed):
     assert f"CSI driver {ROOK} is not registered on w2 (no pod there: DaemonSet rook-ceph/csi-rbdplugin does not" in (
         found.reason
     )
-    assert "let DaemonSet csi-rbdplugin tolerate it" in found.remedy
+    assert "let DaemonSet rook-ceph/csi-rbdplugin tolerate it" in found.remedy
 
 
 def test_a_pod_that_may_come_back_leaves_it_open():
@@ -94,4 +94,4 @@ def test_the_loss_of_its_node_says_the_same():
     (row,) = found.outages[0].vms
 
     assert f"on w2 CSI driver {ROOK} is not registered on w2" in row.reason
-    assert row.remedy.startswith("let DaemonSet csi-rbdplugin tolerate it")
+    assert row.remedy.startswith("let DaemonSet rook-ceph/csi-rbdplugin tolerate it")

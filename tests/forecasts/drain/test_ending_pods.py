@@ -41,7 +41,7 @@ def test_a_hook_holds_the_drain_for_days() -> None:
     (blocker,) = found.pods.blockers
     assert found.drainable is False
     assert blocker.reason == (
-        "it has been ending for 3 h 00; its grace period of 7 days ends at 2026-01-08T09:00:00Z, in 6 days 21 h, and its "
+        "it has been ending for 3 h; its grace period of 7 days ends at 2026-01-08T09:00:00Z, in 6 days 21 h, and its "
         "preStop hook may hold it until then (until drained, do sleep 1, done)"
     )
     assert blocker.remedy.endswith(": kubectl logs queue-1 -n shop -c queue")

@@ -44,7 +44,7 @@ def asked(*objects: Any, complete: tuple[str, ...] = ("*",)) -> tuple[str, str]:
 def test_the_controller_crashes() -> None:
     reason, remedy = asked(kept(ARGO), controller("workflow-controller-6b-x"))
     assert reason == (
-        "it should have ended 3 h 00 ago, but finalizer workflows.argoproj.io/status is still set: its controller, "
+        "it should have ended 3 h ago, but finalizer workflows.argoproj.io/status is still set: its controller, "
         "Deployment argo/workflow-controller, does not work (CrashLoopBackOff: back-off 5m0s restarting)"
     )
     assert remedy == (

@@ -144,7 +144,7 @@ def test_a_volume_that_does_not_leave_the_node_is_a_note():
     (found,) = drain_plan.plan(cluster(vmi(), LAUNCHER, attached("a", detachError=ERROR), attached("c")), "a").nodes
     (note,) = (note for note in found.notes if "Volume" in note)
 
-    assert f"Volume pv-db cannot be detached from this node for 2 h 00: {ERROR}" in note
+    assert f"Volume pv-db cannot be detached from this node for 2 h: {ERROR}" in note
     assert note.endswith("kubectl describe volumeattachments.storage.k8s.io csi-a")
 
 

@@ -181,7 +181,7 @@ def test_a_pod_that_nothing_may_end_holds_also_the_drain_of_a_node_that_is_lost_
     assert one.vms[0].outcome == outcome
     if outcome == "never restarts":
         assert "the drain of the dead node never ends: nothing deletes pod vms/ledger-0" in one.vms[0].reason
-        assert "set nodeDrainTimeout of Machine machine-n1" in one.vms[0].remedy
+        assert "set nodeDrainTimeout of MachineDeployment workers" in one.vms[0].remedy
 
 
 @pytest.mark.parametrize(("since", "outcome"), [({"minutes": 72}, "unknown"), ({"minutes": 9}, "restarts")])

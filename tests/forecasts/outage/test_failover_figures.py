@@ -5,7 +5,7 @@ import math
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.forecasts.outage.losses import claim, disk, filler, nhc, node, snapshot, vm
+from tests.forecasts.outage.losses import claim, disk, filler, machines, nhc, node, snapshot, vm
 from virt_admit.forecasts.outage.failover_figures import FailoverCause, figures
 from virt_admit.reports.html import page as pages
 from virt_admit.reports.outage.failover_metrics import FailoverMetrics, add, with_failover
@@ -79,9 +79,14 @@ def test_metrics():
     assert found["virt_admit_node_survivable", "n1"] == 1
     assert found["virt_admit_zone_survivable", "a"] == 1
     assert found["virt_admit_failover_seconds", "low"] == 50 + 300 + 360 + 10
-    assert found["virt_admit_failover_seconds", "high"] == math.inf
+    assert found["virt_admit_failover_seconds", "high"] == 55 + 300 + 320 + 20 + 360 + 120
     assert found["virt_admit_failover_capacity", "pods"] == 3 * 110 - 1 - 110
     assert found["virt_admit_failover_largest_vm_bytes",] == 64 * GI
+
+
+def test_nothing_bounds_the_deletion_of_a_machine():
+    found = samples(figures(snapshot(ZONED, vm("db", "n1"), machines("n1", "n2", "n3"))))
+    assert found["virt_admit_failover_seconds", "high"] == math.inf
 
 
 def test_nodes_that_are_no_longer_read_are_not_determined():

@@ -102,6 +102,8 @@ OTHERS = {"n2": "10.0.0.2"}
         (IPMI | {"nodeparameters": {"--ip": ALL, "--ipport": OTHERS}}, None),
         (IPMI | {"nodeparameters": {"--ipport": ALL}}, False),
         (IPMI | {"nodeparameters": {"--ipport": ALL}, "sharedSecretName": "fence"}, True),
+        (IPMI | {"nodeSecretNames": {"n1": "one", "n2": "two"}}, None),
+        (IPMI | {"nodeparameters": {"--ip": ALL}, "retrycount": -1, "timeout": "0s"}, None),
         (IPMI, False),
         ({}, False),
         ({"agent": "fence_aws", "nodeparameters": {"--plug": OTHERS}}, False),
@@ -132,6 +134,13 @@ def test_a_node_without_fence_parameters_waits_for_the_next_remediator():
     row = only_vm(lose(snapshot(NODES, vm("db", "n1"), fencing(spec, then_self=True)), "n1"))
     assert row.outcome == "restarts"
     assert parts(row)["earlier remediators"] == (60, 60)
+
+
+def test_the_tries_of_a_fence_agent_bound_it_unless_another_remediator_goes_on():
+    spec = IPMI | {"nodeparameters": {"--ip": ALL}, "retrycount": 2}
+    assert parts(only_vm(lose(snapshot(NODES, vm("db", "n1"), fencing(spec)), "n1")))["remediated"] == (0, 125)
+    found = lose(snapshot(NODES, vm("db", "n1"), fencing(spec, then_self=True)), "n1")
+    assert parts(only_vm(found))["remediated"] == (0, None)
 
 
 def test_the_api_without_a_majority_starts_no_vm():

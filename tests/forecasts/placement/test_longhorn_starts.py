@@ -72,8 +72,8 @@ def test_a_replica_waits_for_an_engine_image_that_its_node_does_not_take():
         "longhorn-system/engine-image-ei-1 does not tolerate taint dedicated=storage:NoSchedule"
     )
     assert (
-        "by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached; or, as a decision, "
-        "take the taint off a"
+        "by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached (or, as a decision, "
+        "take the taint off a)"
     ) in cause.remedy
     assert cause.lasts
 

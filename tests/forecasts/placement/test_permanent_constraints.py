@@ -183,6 +183,7 @@ def test_what_keeps_a_vm_off_a_node(subject, candidate, expected):
         node("a", taints=[taint("node.kubernetes.io/not-ready", "NoExecute")]),
         node("a", taints=[taint("kubevirt.io/drain")]),
         node("a", taints=[taint("medik8s.io/drain")]),
+        node("a", taints=[taint("remediation.medik8s.io/self-node-remediation")]),
     ],
 )
 def test_cordons_and_transient_taints_never_count(candidate):

@@ -74,6 +74,56 @@ def test_one_that_has_not_failed(obj):
     assert failed_remediations.of_node(own, "w2", cluster(own, obj)) is None
 
 
+AT_WORK = {"type": "Processing", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+ADDRESS = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"w1": "10.0.0.1"}}}
+
+
+def fencing(spec, *conditions, **metadata):
+    found = remediation("FenceAgentsRemediation", *conditions, **metadata)
+    return manifest(
+        found["apiVersion"].text, found.kind, "w1", "ops", metadata=metadata, spec=spec, status=found.data["status"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({**ADDRESS, "sharedparameters": {"--action": "on"}}, "and has --action on, which the operator refuses"),
+        ({**ADDRESS, "nodeSecretNames": {"w1": "gone"}}, "and only the log of its operator says why"),
+        ({**ADDRESS, "timeout": "1 minute"}, "and has a timeout that is not valid"),
+    ],
+)
+def test_an_agent_that_never_runs(spec, words):
+    own = check(FAR)
+    found = failed_remediations.of_node(own, "w1", cluster(own, fencing(spec, AT_WORK)))
+    assert found is not None
+    assert found.reason == f"FenceAgentsRemediation ops/w1 has not ended its fence agent for 60 min, {words}"
+    assert found.remedy.endswith("makes again: kubectl delete fenceagentsremediation w1 -n ops")
+    assert ("runs no agent" in found.remedy) is ("log" in words)
+    assert words.removeprefix("and has") in found.remedy or "log" in words
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        fencing({**ADDRESS, "timeout": "20m"}, AT_WORK),
+        fencing(ADDRESS, AT_WORK | {"lastTransitionTime": "2026-01-01T11:46:00Z"}),
+        fencing(ADDRESS, AT_WORK, deletionTimestamp=NOON),
+        fencing(ADDRESS, AT_WORK | {"status": "False"}, FAILED | {"status": "True"}),
+        fencing(ADDRESS, creationTimestamp="2026-01-01T11:50:00Z"),
+    ],
+    ids=["long tries", "late", "being deleted", "done", "just created"],
+)
+def test_an_agent_that_may_still_end(obj):
+    own = check(FAR)
+    assert failed_remediations.of_node(own, "w1", cluster(own, obj)) is None
+
+
+def test_a_slow_agent_is_left_to_the_next_template():
+    own = check(FAR, steps=2)
+    assert failed_remediations.of_node(own, "w1", cluster(own, fencing(ADDRESS, AT_WORK))) is None
+
+
 def test_one_that_cannot_be_read():
     own = check(SNR, ("Other", {}))
     hidden = cluster(own, complete=["nodes"])

@@ -86,6 +86,70 @@ def test_a_remediation_of_the_node_removes_its_taint(names: dict[str, Any]) -> N
     assert fence_taints.waits_for("b", found) == "pod shop/old"
 
 
+FENCE_AGENTS = {"key": "remediation.medik8s.io/fence-agents-remediation", "effect": "NoSchedule"}
+DELETED = {"deletionTimestamp": "2027-03-01T06:20:00Z", "finalizers": ["x/y"]}
+
+
+def fences(strategy: str, **metadata: Any) -> Object:
+    version, metadata = "fence-agents-remediation.medik8s.io/v1alpha1", {"name": "b", "namespace": "ops"} | metadata
+    spec = {"remediationStrategy": strategy}
+    return Object({"apiVersion": version, "kind": "FenceAgentsRemediation", "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("taints", "objects", "words", "command"),
+    [
+        (
+            (FENCE_AGENTS,),
+            (fences("ResourceDeletion"),),
+            "see that b is healthy, then delete Fence",
+            "kubectl delete f",
+        ),
+        ((OUT_OF_SERVICE, FENCE_AGENTS), (fences("OutOfServiceTaint"),), "see that b is healthy", "kubectl delete f"),
+        (
+            (OUT_OF_SERVICE, FENCE_AGENTS),
+            (fences("ResourceDeletion"),),
+            "see that the remediation of b",
+            "kubectl taint",
+        ),
+        ((FENCE_AGENTS,), (fences("ResourceDeletion", **DELETED),), "let the operator of Fence", "kubectl describe f"),
+        (
+            (FENCE_AGENTS,),
+            (),
+            "see that the remediation of b has ended",
+            f"kubectl taint nodes b {FENCE_AGENTS['key']}",
+        ),
+        ((OUT_OF_SERVICE,), (fences("OutOfServiceTaint"),), "see that b is healthy", "kubectl delete f"),
+    ],
+    ids=["its own", "both", "one by hand", "being deleted", "its object is gone", "only that for its pods"],
+)
+def test_fence_agents_wait_for_nothing(
+    taints: tuple[dict[str, str], ...], objects: tuple[Object, ...], words: str, command: str
+) -> None:
+    found = seen(back("2027-03-01T06:12:00Z", *taints), stale(), *objects)
+    left = fence_taints.known(found)["b"]
+
+    assert not fence_taints.waits_for("b", found)
+    said = fence_taints.way_out("b", left, found)
+    assert said[0].startswith(words)
+    assert said[1].startswith(command)
+    assert left.effect == ("ends every pod" if OUT_OF_SERVICE in taints else "keeps new pods off")
+
+
+@pytest.mark.parametrize(
+    ("taint", "fenced"),
+    [
+        (FENCE_AGENTS, True),
+        ({"key": "remediation.medik8s.io/self-node-remediation", "effect": "NoSchedule"}, True),
+        ({"key": "medik8s.io/drain", "effect": "NoSchedule"}, False),
+        ({"key": "remediation.medik8s.io/self-node-remediation", "effect": "PreferNoSchedule"}, False),
+    ],
+    ids=["fence agents", "self node", "maintenance", "no pod is kept off"],
+)
+def test_later_releases_only_keep_new_pods_off(taint: dict[str, str], fenced: bool) -> None:
+    assert ("b" in fence_taints.known(seen(back("2027-03-01T06:12:00Z", taint)))) is fenced
+
+
 def test_a_remediation_that_cannot_be_listed_may_exist() -> None:
     found = by_hand(complete=("nodes", "pods"))
 

@@ -207,8 +207,7 @@ def test_a_long_drain_whose_words_no_forecast_explains() -> None:
     found = rehearsed(raw)
     assert (found.possible, found.stops) == (None, ())
     assert (
-        "when the drain for Machine capi/machine-n1 ends, which has waited for 5 h 00: Pod vms/other-y"
-        in found.unseen[0]
+        "when the drain for Machine capi/machine-n1 ends, which has waited for 5 h: Pod vms/other-y" in found.unseen[0]
     )
 
 

@@ -76,7 +76,7 @@ def test_a_control_plane_that_waits_for_itself_stops_the_upgrade():
     owner = control_plane(annotations={"controlplane.cluster.x-k8s.io/remediation-in-progress": begun})
     found = rehearse(new, owner)
     assert found.possible is False
-    assert "KubeadmControlPlane fleet/cp waits for itself: for 3 h 00" in found.stops[0].reason
+    assert "KubeadmControlPlane fleet/cp waits for itself: for 3 h" in found.stops[0].reason
     assert found.stops[0].remedy.endswith("kubectl delete machines.cluster.x-k8s.io cp-new -n fleet")
     assert "once all other members of etcd are healthy" in found.stops[0].remedy
     assert rehearse(new, control_plane()).possible is None  # nothing says that a remediation is in progress
@@ -92,6 +92,6 @@ def test_a_machine_of_openshift_without_a_node_is_no_stop():
     found = rehearsal.rehearse(cluster, Options(), forecast_only=True)
     assert found.possible is True
     assert (
-        "the nodes that exist: Machine mapi/w-4 has no node for 4 h 00: InsufficientResources: no capacity"
+        "the nodes that exist: Machine mapi/w-4 has no node for 4 h: InsufficientResources: no capacity"
         in found.rests_on
     )

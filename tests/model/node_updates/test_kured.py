@@ -42,7 +42,7 @@ def test_the_node_with_the_lock_is_drained_and_the_others_wait() -> None:
     assert (update.kind, update.name, update.phase) == ("DaemonSet", "kured", "draining")
     (words,) = kured.words(found)
     assert words == (
-        "b waits for the lock of kured (DaemonSet kube-system/kured), which a has for 3 h 00. kured goes on by itself once a "
+        "b waits for the lock of kured (DaemonSet kube-system/kured), which a has for 3 h. kured goes on by itself once a "
         "is empty. Its lock does not expire, as --lock-ttl is not set"
     )
 
@@ -57,7 +57,7 @@ def test_a_holder_that_does_not_exist_is_no_node_to_wait_for() -> None:
     assert not list(kured.words(for_good))  # the lock is never given up, which ``hold`` says
     (words,) = kured.words(cluster(lock("gone", lasts=24 * HOUR), node("b")))
     assert words.endswith(
-        "which gone has for 3 h 00. That node does not exist any more. Its lock expires at 2026-01-02T09:00:00Z"
+        "which gone has for 3 h. That node does not exist any more. Its lock expires at 2026-01-02T09:00:00Z"
     )
 
 

@@ -98,7 +98,7 @@ def test_a_pod_that_finds_no_node_for_another_reason():
 )
 def test_what_the_controller_says_of_a_plan(condition, reason, since, quoted):
     own = {"type": condition, "status": "False", "reason": reason, "message": "no such host", "lastUpdateTime": since}
-    words = f"Plan system-upgrade/servers goes on: {condition} is False for 24 h 00: no such host"
+    words = f"Plan system-upgrade/servers goes on: {condition} is False for 24 h: no such host"
     assert plans(plan(own)) == ([(False, words)] if quoted else [])
 
 
@@ -126,7 +126,7 @@ def orders(own, *objects, complete=("*",)):
 
 @pytest.mark.parametrize("kind", ["TalosUpgrade", "KubernetesUpgrade"])
 def test_an_upgrade_that_has_waited_for_long_is_quoted(kind):
-    assert orders(upgrade(kind=kind)) == [(False, f"{kind} own begins: it is Pending for 24 h 00: why")]
+    assert orders(upgrade(kind=kind)) == [(False, f"{kind} own begins: it is Pending for 24 h: why")]
     assert orders(upgrade(kind=kind, since=JUST_NOW)) == []
 
 
@@ -141,7 +141,7 @@ def test_an_upgrade_that_waits_for_another_one():
 
 def test_an_upgrade_that_does_not_move():
     assert orders(upgrade("Rebooting")) == [
-        (False, "TalosUpgrade own goes on: it is Rebooting and unchanged for 24 h 00: why")
+        (False, "TalosUpgrade own goes on: it is Rebooting and unchanged for 24 h: why")
     ]
 
 

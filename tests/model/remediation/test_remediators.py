@@ -109,7 +109,8 @@ def test_snr_duration_of_an_unseen_cluster():
         ({}, 320),
         ({"retrycount": 1}, 60),
         ({"retrycount": 3, "timeout": "30s", "retryinterval": "10s"}, 110),
-        ({"retrycount": -3}, 60),
+        ({"retrycount": 0}, 320),
+        ({"retrycount": -3}, 0),
     ],
 )
 def test_far_duration(spec, seconds):

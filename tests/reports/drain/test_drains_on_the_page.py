@@ -41,6 +41,7 @@ def test_the_page_has_a_row_for_each_drain_that_is_not_empty():
         (Range(1200, 5400), "20 to 90 min"),
         (Range(59, 121), "0 to 3 min"),
         (Range(3900, 13_900), "1 h 05 to 3 h 52"),
+        (Range(7200, 10_800), "2 h to 3 h"),
     ],
 )
 def test_lengths_for_people(length, words):

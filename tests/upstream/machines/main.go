@@ -1,14 +1,17 @@
 // machines runs what OpenShift and Cluster API do with the Machine of a dead node, in virtual time.
 //
 // One case a line on standard input, one answer a line on standard output, both JSON. Real are OpenShift's MachineHealthCheck
-// (health_check.go), its drain controller with the rate limiter (openshift.go), and the drain of Cluster API (capi.go). Ours
-// is the API server, which answers evictions as KubeVirt's webhook does, and the deletion of pods by the taint of their node.
+// (health_check.go), its drain controller with the rate limiter (openshift.go), the drain of Cluster API (capi.go), and its
+// controllers for MachineHealthChecks, MachineSets, KubeadmControlPlanes and Machines (owners.go). Ours is the API server,
+// which answers evictions as KubeVirt's webhook does, the deletion of pods by the taint of their node, the provider of
+// infrastructure (provider.go), and what KubeadmControlPlane sees of etcd (etcd.go).
 package main
 
 import (
 	"bufio"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -32,8 +35,9 @@ const (
 
 // Case is one of these.
 type Case struct {
-	Drain *Drain `json:"drain"`
-	Check *Check `json:"check"`
+	Drain  *Drain  `json:"drain"`
+	Check  *Check  `json:"check"`
+	Owners *Owners `json:"owners"`
 }
 
 // Drain is a dead node whose Machine is being deleted. Times are seconds since the drain began.
@@ -55,6 +59,7 @@ type Answer struct {
 	Openshift *float64           `json:"openshift"`
 	CAPI      *float64           `json:"capi"`
 	Deleted   map[string]float64 `json:"deleted"`
+	Owned     *Owned             `json:"owned,omitempty"`
 }
 
 func main() {
@@ -73,10 +78,13 @@ func main() {
 			if err := json.Unmarshal(in.Bytes(), &given); err != nil {
 				log.Fatalf("not a case: %v", err)
 			}
-			if given.Drain != nil {
+			switch {
+			case given.Drain != nil:
 				synctest.Test(t, func(*testing.T) { answer.Openshift = openshift(newNode(given.Drain)) })
 				synctest.Test(t, func(*testing.T) { answer.CAPI = capi(newNode(given.Drain)) })
-			} else {
+			case given.Owners != nil:
+				synctest.Test(t, func(*testing.T) { answer.Owned = owners(given.Owners) })
+			default:
 				synctest.Test(t, func(*testing.T) { answer.Deleted = check(given.Check) })
 			}
 			if err := out.Encode(answer); err != nil {
@@ -163,4 +171,11 @@ func (n *node) evict(name string, grace int64) error {
 		n.evicted[name] = metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))
 	}
 	return nil
+}
+
+// debug writes what a controller says to standard error if the environment asks for that.
+func debug(format string, values ...any) {
+	if os.Getenv("DEBUG") != "" {
+		fmt.Fprintf(os.Stderr, format+"\n", values...)
+	}
 }

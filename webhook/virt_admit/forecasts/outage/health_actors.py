@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
-from virt_admit.forecasts.outage.control import control_plane_turn
+from virt_admit.forecasts.outage.control import control_plane_turn, owner_turns
+from virt_admit.forecasts.outage.control.owner_turns import Marked
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
@@ -268,6 +269,7 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
     remediated, gone = freed.takes, freed.gone
     if freed.not_before is not None:
         low = max(remediated.low, freed.not_before - spent)
+        low = low if freed.at_most is None else min(low, freed.at_most)
         remediated = Seconds(low, None if remediated.high is None else max(low, remediated.high))
     parts += [Part("remediated", *remediated), gone]
     late = (
@@ -307,7 +309,7 @@ def _refusal(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]
     if check.kind is not kinds.NHC:
         unseen = (*unseen, *filter(None, (view.left.get(machine_owners.title(view.nodes[node])),)))
     unseen = (*unseen, *filter(None, (view.unsure.get(node),)))
-    refuses, unread = _control_plane(view, node, loss)
+    refuses, unread = _turn(view, node, loss)
     return refuses, (*unseen, *unread)
 
 
@@ -320,12 +322,13 @@ def _known_down(view: _Watch, loss: Loss) -> frozenset[str]:
     return view.unhealthy | {obj.name for name, obj in view.nodes.items() if name in loss.lost}
 
 
-def _control_plane(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
-    """Return why a NodeHealthCheck does not remediate a control-plane node, and what could not be read of that.
-
-    Empty: it does, or the node is a worker.
-    """
-    if view.watch.check.kind is not kinds.NHC:
+def _turn(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
+    """Return why it is not the turn of a node, or of its Machine, and what could not be read of that. Empty: it is."""
+    check = view.watch.check
+    if check.kind is kinds.CAPI_MHC and machine_owners.decide(check):
+        spent = detection(loss).low + (timeline.patience(check) or 0) // SECOND
+        return owner_turns.refusal(Marked(view.nodes[node], view.nodes, view.unhealthy, spent, loss))
+    if check.kind is not kinds.NHC:
         return "", ()
     members = {each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects}
     return control_plane_turn.refusal(node, members, view.unhealthy, loss) if node in members else ("", ())
@@ -354,8 +357,9 @@ def _freed(view: _Watch, course: FirstRemediator, machine: Object | None, node: 
         measured = [own] if own is not None and view.watch.check.kind is kinds.NHC else None
         takes = remediators.snr_duration(loss.cluster, measured) // SECOND
         return FreedPods(Seconds(takes, takes), POD_GONE, _strategy(step, loss.cluster, automatic=True))
-    if kind is kinds.FAR_TEMPLATE:
-        return FreedPods(Seconds(0, None), POD_GONE, _strategy(step, loss.cluster, automatic=False))
+    if kind is kinds.FAR_TEMPLATE:  # it fails for good after its tries, or another remediator goes on
+        tries = seconds(stage.takes) if stage is view.stages[-1] else Seconds(0, None)
+        return FreedPods(tries, POD_GONE, _strategy(step, loss.cluster, automatic=False))
     return FreedPods(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
 
 

@@ -55,6 +55,8 @@ class FreedPods(NamedTuple):
     detach: Detach
     not_before: int | None = None
     """Seconds from the loss before which a drain of the dead node does not end."""
+    at_most: int | None = None
+    """Seconds from the deletion after which the drain ends in any case; None: without a limit."""
     unseen: tuple[str, ...] = ()
     """What could not be read, so that the pods may never go."""
 
@@ -69,7 +71,7 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
         return _rest_of(machine, begun, node, loss)
     if machine is not None and _is_undrained(machine):
         return _freed()
-    limit = _drain_timeout(machine)
+    limit = _drain_timeout(machine, loss.cluster)
     if limit is None and (held := next(_held_for_good(node, loss), None)):
         return f"the drain of the dead node never ends: nothing deletes pod {held.pod.full_name}, and {held.why}"
     refusing, perhaps, unread = _refusing(node, loss)
@@ -82,11 +84,10 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
             "the drain of the dead node never ends: KubeVirt refuses the eviction of its VMs, and nothing else "
             "deletes their pods"
         )
-    takes = Seconds(0, None)
-    if limit is not None and (ends is None or ends > limit):
+    if limit is not None and ends is None:
         return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
     unseen = unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
-    return FreedPods(takes, NODE_GONE, Detach.FORCED, not_before=ends, unseen=unseen)
+    return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, ends, limit, unseen)
 
 
 # --- a deletion that has begun -----------------------------------------------------------------------------------
@@ -207,20 +208,20 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
         return ""
     kind = CAPI_MACHINE if kinds.of(machine) is CAPI_MACHINE else MACHINE
     if not deletion(machine, node, loss):
-        held = _drain_timeout(machine) is None and next(_held_for_good(node, loss), None)
-        way = f"set nodeDrainTimeout of Machine {machine.name}, or " if kind is CAPI_MACHINE else ""
+        held = _drain_timeout(machine, loss.cluster) is None and next(_held_for_good(node, loss), None)
+        way = f"set nodeDrainTimeout of {machine_drain.limited_by(machine)}, or " if kind is CAPI_MACHINE else ""
         return (
             f"{way}let pod {held.pod.full_name} be evicted: {held.remedy[:1].lower()}{held.remedy[1:]}" if held else ""
         )
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
     if _volumes(machine, loss):
-        return f"set nodeVolumeDetachTimeout of Machine {machine.name}"
+        return f"set nodeVolumeDetachTimeout of {machine_drain.limited_by(machine)}"
     return _undrain(machine, kind, node)
 
 
 def _undrain(machine: Object, kind: Kind, node: str) -> str:
-    or_limit = ", or set its nodeDrainTimeout" if kind is CAPI_MACHINE else ""
+    or_limit = f", or set nodeDrainTimeout of {machine_drain.limited_by(machine)}" if kind is CAPI_MACHINE else ""
     return typed(
         f"as a decision, confirm that {node} is powered off, then end the drain of its Machine{or_limit}",
         about("annotate", machine, kind, f"{_UNDRAINED[kind]}="),
@@ -316,9 +317,9 @@ def _held_vm(pod: Object, loss: Loss) -> HeldPod | None:
     return HeldPod(pod, why, "", certain=True) if stays else None
 
 
-def _drain_timeout(machine: Object | None) -> int | None:
+def _drain_timeout(machine: Object | None, cluster: Cluster) -> int | None:
     """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
-    return machine_drain.timeout(machine) if machine is not None else None
+    return machine_drain.owner_timeout(machine, cluster) if machine is not None else None
 
 
 def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
-from virt_admit.forecasts.outage.control import lost_webhooks
+from virt_admit.forecasts.outage.control import lost_webhooks, owner_turns
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
@@ -43,6 +43,7 @@ READS: Final[Reads] = union(
     lost_storage.READS,
     lost_webhooks.READS,
     next_vmis.READS,
+    owner_turns.READS,
     vmis.OWNER_READS,
     selection.READS,
     start_doubts.READS,

@@ -96,9 +96,9 @@ def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     if not all(found.values()):
         return None
     node, driver = min(found.items())
-    why, remedy, _ = gone[node][driver]
-    reason = f"it is not known whether driver {driver} works on {names(found)} ({why})"
-    return Problem(reason, remedy)
+    absent = gone[node][driver]
+    reason = f"it is not known whether driver {driver} works on {names(found)} ({absent.why})"
+    return Problem(reason, absent.remedy)
 
 
 def unserved(pod: Pod, filters: FilterPipeline, cluster: Cluster) -> Problem | None:

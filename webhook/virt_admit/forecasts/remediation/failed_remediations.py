@@ -1,16 +1,21 @@
 """Remediations that a health check has begun and that have failed for good: it makes another one only after a change.
 
-With ``remediationTemplate`` a NodeHealthCheck waits for its object without a limit; with ``escalatingRemediations`` it goes on
-to the next template, up to the last one. Sources: medik8s/node-healthcheck-operator:internal/controller/
-nodehealthcheck_controller.go#remediate (no time-out: nothing to do any more), #remediationFailed; medik8s/
-fence-agents-remediation:pkg/utils/conditions.go#UpdateConditions (the agent runs only while Processing is True); metal3-io/
-cluster-api-provider-metal3:controllers/metal3remediation_controller.go#reconcileNormal (Failed: switched off on purpose).
+With ``remediationTemplate`` a NodeHealthCheck waits for its object without a limit; with
+``escalatingRemediations`` it goes on to the next template, up to the last one. The operator of fence
+agents runs none if it cannot use the parameters or read a Secret. Only its log says so: the object
+stays at work without an end. Sources: medik8s/node-healthcheck-operator:internal/controller/
+nodehealthcheck_controller.go#remediate (no time-out: nothing to do any more), #remediationFailed;
+medik8s/fence-agents-remediation:pkg/utils/conditions.go#UpdateConditions (the agent runs only while
+Processing is True), controllers/fenceagentsremediation_controller.go#Reconcile; metal3-io/
+cluster-api-provider-metal3:controllers/metal3remediation_controller.go#reconcileNormal (Failed:
+switched off on purpose).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.commands import about, typed
@@ -20,8 +25,10 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import FAR, MDR, METAL3_REMEDIATION, NHC, SNR, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
+from virt_admit.model.remediation import fence_agents, remediators
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
 _SAID: Final = (
@@ -34,7 +41,7 @@ READS: Final[Reads] = union(
     clock.READS,
     {
         NHC: ("spec.escalatingRemediations", "status.unhealthyNodes"),
-        FAR: ("spec.agent", "spec.nodeparameters", *_SAID),
+        FAR: ("spec", "metadata.creationTimestamp", *_SAID),
         METAL3_REMEDIATION: ("status.phase",),
         SNR: _SAID,
         MDR: _SAID,
@@ -61,12 +68,14 @@ def of_node(check: Object, node: str, cluster: Cluster, own: Object | None = Non
     if metal is not None and metal.at("status", "phase").text == "Failed" and not metal.deleted:
         return _switched_off(check, metal)
     found = [(each, _object(each, cluster)) for each in _begun(check, node)]
-    ended = [obj for each, obj in found if each["timedOut"].present or _has_failed(obj)]
+    ended = [obj for each, obj in found if each["timedOut"].present or _has_failed(obj) or _overdue(obj, cluster)]
     steps = sum(1 for _ in check.at("spec", "escalatingRemediations").items())
     if not ended or len(ended) < max(1, steps):
         return None
     last = ended[-1]
-    return _failed(check, node, last, cluster) if isinstance(last, Object) and _has_failed(last) else None
+    if not isinstance(last, Object) or not (_has_failed(last) or _overdue(last, cluster)):
+        return None
+    return _failed(check, node, last, cluster) if _has_failed(last) else _stuck(check, node, last, cluster)
 
 
 def unread(check: Object, node: str, cluster: Cluster) -> Iterator[str]:
@@ -101,6 +110,42 @@ def _object(begun: Field, cluster: Cluster) -> Object | Unseen | None:
 
 def _has_failed(obj: Object | Unseen | None) -> bool:
     return isinstance(obj, Object) and not obj.deleted and obj.condition("Succeeded")["status"].text == "False"
+
+
+_SETTLED: Final = timedelta(minutes=10)
+"""For an operator that was on the node itself and starts elsewhere, where it begins with its tries again."""
+
+
+def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
+    """Return for how long a fence agent is at work that has had the time for all its tries; None: it may end."""
+    if not isinstance(obj, Object) or obj.kind != FAR.kind or obj.deleted or _has_succeeded(obj):
+        return None
+    processing = obj.condition("Processing")
+    began = processing["lastTransitionTime"].text or obj.at("metadata", "creationTimestamp").text
+    lasts = clock.since(began, cluster)
+    try:
+        most = timedelta(seconds=remediators.far_duration(obj) // SECOND)
+    except ValueError:
+        return lasts  # the operator cannot read it
+    return lasts if lasts is not None and lasts > most + _SETTLED else None
+
+
+def _has_succeeded(obj: Object) -> bool:
+    return obj.condition("Succeeded")["status"].text == "True"
+
+
+def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
+    title, lasts = f"{obj.kind} {obj.full_name}", _overdue(obj, cluster)
+    try:
+        because = fence_agents.refusal(obj, node)
+    except Unseen:
+        because = ""
+    why = because.removeprefix(title) or " only the log of its operator says why"
+    reason = f"{title} has not ended its fence agent for {duration(lasts or timedelta())}, and{why}"
+    own = f"correct the template of {title} (it{because.removeprefix(title)})"
+    first = own if because else f"see the log of the operator of {title}, which runs no agent"
+    way = f"{first}, then delete that {obj.kind}, which {check.kind} {check.name} makes again"
+    return FailedRemediation(reason, typed(way, about("delete", obj, FAR)))
 
 
 def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRemediation:

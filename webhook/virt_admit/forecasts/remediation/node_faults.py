@@ -41,7 +41,7 @@ def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _rebooting(node, cluster)
     yield from _cordoned(node, cluster)
     yield from _takes_no_vm(node, cluster)
-    yield from driver_daemons.stale(node, cluster)
+    yield from driver_daemons.lost(node, cluster)
     yield from _not_rebooted(node, cluster)
     yield from _still_fenced(node, cluster)
 

@@ -189,7 +189,8 @@ def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
     owner = pod.controller
     job = f", or its Job {owner['name'].text}" if owner is not None and owner["kind"].text == "Job" else ""
     delete = typed(f"Delete this pod{job}, once its result and its log are not needed", about("delete", pod, POD))
-    limit = f"set nodeDrainTimeout of Machine {machine.name}, after which its node is deleted with what is left on it"
+    limited = machine_drain.limited_by(machine)
+    limit = f"set nodeDrainTimeout of {limited}, after which its node is deleted with what is left on it"
     remedy = f"{delete}; or, as a decision, {limit}"
     return Blocker(POD.kind, pod.namespace, pod.name, reason, remedy, now=True, cause=ProblemCause.POD_KEPT)
 

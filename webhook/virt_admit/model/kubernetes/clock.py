@@ -69,7 +69,7 @@ _IN_WHOLE_DAYS: Final = 10
 
 
 def duration(length: timedelta) -> str:
-    """Format a duration for people: ``40 s``, ``65 min``, ``2 h 52``, ``3 days 4 h``, ``35 days``."""
+    """Format a duration for people: ``40 s``, ``65 min``, ``2 h``, ``2 h 52``, ``3 days 4 h``, ``35 days``."""
     seconds = max(int(length.total_seconds()), 0)
     if seconds < 120:
         return f"{seconds} s"
@@ -77,7 +77,12 @@ def duration(length: timedelta) -> str:
     days, hours = divmod(minutes // 60, 24)
     if days >= _IN_DAYS:
         return f"{days} days {hours} h" if hours and days < _IN_WHOLE_DAYS else f"{days} days"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02}"
+    return f"{minutes} min" if minutes < 120 else of_minutes(minutes)
+
+
+def of_minutes(minutes: int) -> str:
+    """Format minutes as hours: ``2 h``, ``2 h 52``."""
+    return f"{minutes // 60} h {minutes % 60:02}" if minutes % 60 else f"{minutes // 60} h"
 
 
 def _newest_heartbeat(cluster: Cluster) -> datetime | None:

@@ -318,6 +318,7 @@ HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Up
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
 UPGRADE_PLAN: Final = Kind("management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False)
 PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
+FORKLIFT_PLAN: Final = Kind("forklift.konveyor.io", ("v1beta1",), "plans", "Plan")
 RANCHER_CLUSTER: Final = Kind("provisioning.cattle.io", ("v1",), "clusters", "Cluster")
 FLEET_BUNDLE: Final = Kind("fleet.cattle.io", ("v1alpha1",), "bundles", "Bundle")
 TALOS_UPGRADE: Final = Kind(

@@ -1,7 +1,8 @@
 """The nodes that FenceAgentsRemediation cannot fence, because its template has no parameters for them.
 
 Up to 0.5 the operator starts no agent for a node that a map of ``nodeparameters`` leaves out. Later ones start it without
-the parameter, and an agent without the address or the outlet of a machine fails. Sources:
+the parameter, and an agent without the address or the outlet of a machine fails. Since 0.7 the operator starts none if
+neither ``nodeparameters`` nor a value with the node's name exists, even if a Secret of the node has all of it. Sources:
 medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#buildFenceAgentParams (0.5.1, 0.6.1),
 api/v1alpha1/fenceagentsremediation_params.go#validateFenceAgentParams (0.7.0);
 ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input.
@@ -39,6 +40,8 @@ def refusal(template: Object, node: str) -> str:
         Unseen: a Secret may hold what is missing, or the agent may not need it.
     """
     spec = far_spec(template)
+    if doubt := next(_doubts(template, node), ""):
+        raise Unseen(f"whether {doubt}")
     if broken := next(_broken(template, node), ""):
         return f"{template.kind} {template.full_name} has {broken}"
     missing = list(_missing(template, node))
@@ -80,6 +83,17 @@ def _broken(template: Object, node: str) -> Iterator[str]:
             yield "a timeout of 0"
     except ValueError:
         yield "a timeout that is not valid"
+
+
+def _doubts(template: Object, node: str) -> Iterator[str]:
+    """Yield what leaves open whether an agent runs, even with all of its parameters."""
+    spec = far_spec(template)
+    retries = spec["retrycount"].integer or 0
+    if retries < 0:
+        yield f"{node} is off: with retrycount {retries} no agent runs, and the operator reports success"
+    by_secret = spec["nodeSecretNames"][node].text and not spec["sharedSecretName"].text
+    if by_secret and not spec["nodeparameters"].map and not _has_own(template, node):
+        yield f"the operator is older than 0.7: later ones take no parameters of {node} from its Secret alone"
 
 
 def _missing(template: Object, node: str) -> Iterator[str]:

@@ -1,9 +1,12 @@
 """Taints of fencing that are left on a node which reports again, and what keeps the remediator from removing them.
 
 Self Node Remediation removes its taint when no pod of the node is being deleted and no VolumeAttachment names the node;
-releases up to 0.11 wait for that without a limit. The remediators leave a taint or an object of their own meanwhile. Without
-these an administrator has set the taint, and has to remove it (Kubernetes docs, "Non-graceful node shutdown"). Sources:
-medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted;
+releases up to 0.11 wait for that without a limit. Fence Agents Remediation removes its taints as soon as its object is
+deleted, and waits for nothing. The remediators leave a taint or an object of their own meanwhile. Without these an
+administrator has set the taint, and has to remove it (Kubernetes docs, "Non-graceful node shutdown"). Up to 2025 the taint of
+a remediator ends pods (``medik8s.io/remediation``), later ones only keep new pods off. Sources:
+medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted,
+#NodeNoScheduleTaint; medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#handleFARDeletion;
 kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating.
 """
 
@@ -14,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model import pod_owners
-from virt_admit.model.commands import argument, kubectl, shell
+from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import FAR, METAL3_REMEDIATION, NODE, POD, PV, SNR, VOLUME_ATTACHMENT
@@ -22,11 +25,14 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
-_REMEDIATORS: Final = "medik8s.io/"
-"""Start of the taints of Self Node Remediation and Fence Agents Remediation."""
+_OLDER, _REMEDIATORS = controller_taints.MEDIK8S
+"""How the taints of remediators begin. Node maintenance has a taint that begins as the older ones do, without NoExecute."""
+_FENCE_AGENTS: Final = "fence-agents-remediation"
+"""The end of the taints of Fence Agents Remediation."""
 _OBJECTS: Final = (SNR, FAR, METAL3_REMEDIATION)
 """The remediations whose operators set the taint out-of-service."""
 NODE_NAME: Final = "remediation.medik8s.io/node-name"
@@ -40,6 +46,7 @@ READS: Final[Reads] = union(
     clock.READS,
     pod_owners.READS,
     dict.fromkeys(_OBJECTS, (f"metadata.annotations.{NODE_NAME}",)),
+    {FAR: ("spec.remediationStrategy",)},
     {
         NODE: (
             *(f"metadata.annotations.{key}" for key in _MACHINES),
@@ -76,7 +83,7 @@ def is_fenced(node: Object) -> bool:
 
 
 def ends_pods(node: Object) -> bool:
-    """Return whether a node has the taint of an administrator or of a remediator that fences it."""
+    """Return whether a node has the taint of an administrator or of a remediator, which ends its pods or is going to."""
     return any(map(_fences, node.at("spec", "taints").items()))
 
 
@@ -96,6 +103,11 @@ class LeftTaint(NamedTuple):
         keys = list(dict.fromkeys(taint["key"].text or "" for taint in self.every))
         return f"has reported for {self.age}, and still has taint{'s' * (len(keys) > 1)} {names(keys)} of its fencing"
 
+    @property
+    def effect(self) -> str:
+        """What the taint does to pods, as the end of a sentence."""
+        return "ends every pod" if self.taint["effect"].text == _ENDS else "keeps new pods off"
+
     def is_all(self, refusal: str) -> bool:
         """Whether nothing but these taints refuses a pod."""
         return {f"taint {taint['key'].text}" for taint in self.every}.issuperset(refusal.split("; "))
@@ -110,12 +122,23 @@ def left(node: Object, cluster: Cluster) -> LeftTaint | None:
     back = clock.since(ready["lastTransitionTime"].text, cluster)
     if back is None or back < _SETTLED:
         return None
-    return LeftTaint(every[0], every[0]["key"].text or "", clock.duration(back), every)
+    first = next((taint for taint in every if taint["effect"].text == _ENDS), every[0])
+    return LeftTaint(first, first["key"].text or "", clock.duration(back), every)
+
+
+_ENDS: Final = "NoExecute"
 
 
 def _fences(taint: Field) -> bool:
-    key = taint["key"].text or ""
-    return taint["effect"].text == "NoExecute" and (key == OUT_OF_SERVICE or key.startswith(_REMEDIATORS))
+    ends = taint["key"].text == OUT_OF_SERVICE and taint["effect"].text == _ENDS
+    return ends or _of_remediator(taint)
+
+
+def _of_remediator(taint: Field) -> bool:
+    key, effect = taint["key"].text or "", taint["effect"].text
+    return (
+        effect in (_ENDS, "NoSchedule") if key.startswith(_REMEDIATORS) else effect == _ENDS and key.startswith(_OLDER)
+    )
 
 
 def known(cluster: Cluster) -> Mapping[str, LeftTaint]:
@@ -150,7 +173,7 @@ def is_by_hand(node: str, cluster: Cluster) -> bool | None:
     """Return whether no remediator removes the taint of a node. None: its remediations cannot be listed."""
     found = find(cluster, NODE, "", node)
     taints = found.at("spec", "taints").items() if found is not None else ()
-    if any((taint["key"].text or "").startswith(_REMEDIATORS) for taint in taints):
+    if any(map(_of_remediator, taints)):
         return False
     if any(_remediations(node, cluster)):
         return False
@@ -176,15 +199,47 @@ def way_out(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str]:
         return f"{way}, after which {_remover(node, cluster)} removes the taint; {later}", command
     if holders:
         return f"let {holders[0].what} end, after which {_remover(node, cluster)} removes the taint", holders[0].command
-    keys = dict.fromkeys(taint["key"].text or "" for taint in found.every)
-    untaint = shell("kubectl", "taint", "nodes", argument(node), *(f"{key}:NoExecute-" for key in keys))
+    keys = dict.fromkeys(f"{taint['key'].text}:{taint['effect'].text}-" for taint in found.every)
+    untaint = shell("kubectl", "taint", "nodes", argument(node), *keys)
     remove = f"remove its taint{'s' * (len(keys) > 1)}"
     by_hand = is_by_hand(node, cluster)
+    if (ended := _by_deletion(node, found, cluster)) is not None:
+        return ended
     if by_hand is False:
         return f"see that the remediation of {node} has ended, then {remove}", untaint
     if by_hand:
         return f"as the administrator who set it has to, {remove}", untaint
     return f"see that no remediation of {node} is under way, then {remove}", untaint
+
+
+def _by_deletion(node: str, found: LeftTaint, cluster: Cluster) -> tuple[str, str] | None:
+    """Return how the taints of Fence Agents Remediation end: as soon as its object is deleted. None: it has set none."""
+    fences = next((each for each in _remediations(node, cluster) if _has_set(each, found)), None)
+    if fences is None:
+        return None
+    by = _remover(node, cluster)
+    if fences.deleted:
+        return f"let the operator of {by} run, which removes the taint", about("describe", fences, FAR)
+    way = f"see that {node} is healthy, then delete {by}: its operator removes the taint"
+    return way, about("delete", fences, FAR)
+
+
+def _by_fence_agents(node: str, cluster: Cluster) -> bool:
+    """Return whether no other remediator than Fence Agents Remediation has set taints of a node."""
+    found = find(cluster, NODE, "", node)
+    taints = filter(_of_remediator, found.at("spec", "taints").items() if found is not None else ())
+    kinds = {each.kind for each in _remediations(node, cluster)}
+    return kinds <= {FAR.kind} and all((each["key"].text or "").endswith(_FENCE_AGENTS) for each in taints)
+
+
+def _has_set(remediation: Object, found: LeftTaint) -> bool:
+    """Return whether Fence Agents Remediation has set the taints for this object, so that it removes them after it."""
+    if remediation.kind != FAR.kind:
+        return False
+    keys = {taint["key"].text or "" for taint in found.every}
+    by_it = {key for key in keys if key.endswith(_FENCE_AGENTS)}
+    strategy = remediation.at("spec", "remediationStrategy").text
+    return keys <= (by_it | {OUT_OF_SERVICE} if strategy == "OutOfServiceTaint" else by_it)
 
 
 class _Holder(NamedTuple):
@@ -201,7 +256,7 @@ def _holders(node: str, cluster: Cluster) -> Sequence[_Holder]:
 
     That is the pods of the node that are being deleted, else its VolumeAttachments.
     """
-    if is_by_hand(node, cluster) is not False:
+    if is_by_hand(node, cluster) is not False or _by_fence_agents(node, cluster):
         return ()
     pods = entry(cluster, _ending, node) or ()
     if pods:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import NODE, SNR_CONFIG
+from virt_admit.model.kubernetes.kinds import FAR, NODE, SNR_CONFIG
 from virt_admit.model.kubernetes.nodes import WORKER
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -175,20 +175,24 @@ ACTIONS: Final = ("action", "--action")
 """The parameters with the action of the agent. The operator passes other spellings on unchecked."""
 
 
-def far_spec(template: Object) -> Field:
-    """Return the request template of a FenceAgentsRemediationTemplate."""
-    return template.at("spec", "template", "spec")
+def far_spec(obj: Object) -> Field:
+    """Return the spec of a FenceAgentsRemediation, or the one that its template has for it."""
+    return obj["spec"] if obj.kind == FAR.kind else obj.at("spec", "template", "spec")
 
 
-def far_duration(template: Object) -> int:
+def far_duration(obj: Object) -> int:
     """Return how long FAR tries to fence a node before it fails, in nanoseconds: 320 s with the defaults.
+
+    A count of 0 becomes the default once the operator writes its object. With a lower one no agent runs at all, and FAR
+    reports success at once (pkg/cli/cliexecuter.go#runWithRetry).
 
     Raises:
         ValueError: a time of the template is not a valid duration.
     """
-    spec = far_spec(template)
-    retries = spec["retrycount"].integer
-    retries = FAR_RETRIES if retries is None else max(1, retries)
+    spec = far_spec(obj)
+    retries = spec["retrycount"].integer or FAR_RETRIES
+    if retries < 0:
+        return 0
     timeout = _duration(spec["timeout"], FAR_TIMEOUT)
     return retries * timeout + (retries - 1) * _duration(spec["retryinterval"], FAR_INTERVAL)
 

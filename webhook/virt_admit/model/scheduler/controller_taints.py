@@ -31,6 +31,8 @@ _OWNERS: Final[Mapping[str, str]] = {
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
 }
 """By the beginning of the key."""
+MEDIK8S: Final = ("medik8s.io/", "remediation.medik8s.io/")
+"""How the keys of the operators of medik8s begin. The second one is that of remediators released since 2026."""
 _AGENT: Final = "/agent-not-ready"
 """The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
 _AGENTS: Final[Mapping[str, str]] = {"cni.istio.io/not-ready": "istio.io"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from virt_admit.model.scheduler.controller_taints import MEDIK8S
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.snapshot import Node
@@ -15,8 +16,8 @@ _NOT_READY: Final = tuple(
     {"key": f"node.kubernetes.io/{name}", "effect": "NoSchedule"} for name in ("not-ready", "unreachable")
 )
 """What the node lifecycle controller sooner or later puts on a node that is not Ready."""
-_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", "medik8s.io/")
-"""Prefixes of taints that a cordon, a drain or a maintenance puts on a node for a while."""
+_TRANSIENT: Final = ("node.kubernetes.io/", "kubevirt.io/drain", *MEDIK8S)
+"""Prefixes of taints that a cordon, a drain, a maintenance or a remediation puts on a node for a while."""
 
 
 def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:

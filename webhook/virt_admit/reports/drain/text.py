@@ -113,11 +113,13 @@ def _others(node: NodePlan) -> Iterator[str]:
     elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
     told = {row.remedy.casefold(): row.vmi.full_name for row in (*node.visitors, *node.forecasts) if row.remedy}
+    reasons = {row.reason: row.vmi.full_name for row in (*node.visitors, *node.forecasts)}
     for blocker in node.pods.blockers:
         when = "blocks now" if blocker.now else "blocks the drain"
-        yield f"  {when}: {blocker.subject}: {blocker.reason}"
-        vm = told.get(blocker.remedy.casefold())
-        yield f"    to do: {f'the same as for {vm}' if vm else blocker.remedy}"
+        first = reasons.get(blocker.reason, "") if len(blocker.reason) >= _LONG else ""
+        yield f"  {when}: {blocker.subject}: {f'the same as {first}' if first else blocker.reason}"
+        same = told.setdefault(blocker.remedy.casefold(), blocker.subject)
+        yield f"    to do: {blocker.remedy if same == blocker.subject else f'the same as for {same}'}"
     for wait in node.pods.waits:
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:

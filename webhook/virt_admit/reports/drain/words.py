@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.model.kubernetes import clock
 
 _IN_SECONDS: Final = 120
 _IN_MINUTES: Final = 120 * 60
@@ -17,7 +18,9 @@ def range_words(length: Range) -> str:
     if length.high < _IN_SECONDS:
         return f"{length.low} to {length.high} s" if length.low < length.high else f"{length.high} s"
     first, last = length.low // 60, -(-length.high // 60)
-    return f"{first} to {last} min" if length.high < _IN_MINUTES else f"{_hours(first)} to {_hours(last)}"
+    if length.high < _IN_MINUTES:
+        return f"{first} to {last} min"
+    return f"{clock.of_minutes(first)} to {clock.of_minutes(last)}"
 
 
 _STATES: Final[Mapping[str, str]] = {
@@ -64,7 +67,3 @@ def state_words(state: str, flags: Collection[str]) -> str:
     words = "its disks and its memory are being copied" if copying else _STATES.get(state, state)
     said = ", ".join(_FLAGS.get(flag, flag) for flag in flags if flag != Flag.COPYING or not copying)
     return f"{words}{f' ({said})' if said else ''}"
-
-
-def _hours(minutes: int) -> str:
-    return f"{minutes // 60} h {minutes % 60:02}"

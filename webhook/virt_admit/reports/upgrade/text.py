@@ -21,7 +21,7 @@ from virt_admit.reports.unavailable_data import not_available
 _MOST: Final = 8
 """Waves, stops and VMs that are listed; the rest is counted."""
 _LONG: Final = 60
-"""A reason of so many characters is written once."""
+"""A reason or a remedy of so many characters is written once."""
 
 
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
@@ -142,13 +142,16 @@ def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
     groups = grouped(stops)
     said: dict[str, str] = {}
+    remedies: dict[str, str] = {}
     for same in groups[:_MOST]:
         stop, where = same[0], names(each.node for each in same)
         subject, _, why = stop.reason.partition(": ")
         first = said.setdefault(why, subject)
         reason = stop.reason if first == subject or len(why) < _LONG else f"{subject}: the same as {first}"
         yield f"stops at {where}: {reason}" if stop.node else f"stops: {reason}"
-        yield f"  to do: {stop.remedy}"
+        done = remedies.setdefault(stop.remedy, where)
+        told = len(stop.remedy) >= _LONG and done and done != where
+        yield f"  to do: {f'the same as at {done}' if told else stop.remedy}"
         if stop.behind:
             yield f"  behind: {names(map(str, stop.behind), 80)}"
     if len(groups) > _MOST:

@@ -3,8 +3,8 @@
 **Why.** Without an address for each node the agent cannot fence, or it fences the same machine for every unhealthy node.
 The operator's webhook rejects this.
 
-**Fix.** Add the parameters that differ to ``nodeparameters``, write ``{{.NodeName}}`` into a shared value, or set the
-names of Secrets.
+**Fix.** Add the parameters that differ to ``nodeparameters``, or write ``{{.NodeName}}`` into a shared value or into one of the
+shared Secret. Operators since 0.7 reject a template that has nothing but a Secret for each node.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """A node reports again, but the taint of its fencing is still set.
 
-**Why.** The taint has the effect NoExecute: it ends every pod of the node, and no VM can start or migrate there. It is
-meant for a node that is powered off. A remediator removes it when the old pods and VolumeAttachments of the node are
-gone; a taint that an administrator set stays until it is removed.
+**Why.** No VM can start or migrate there, and a taint with the effect NoExecute ends every pod of the node. It is meant for a
+node that is powered off. Self Node Remediation removes it when the old pods and VolumeAttachments of the node are gone,
+Fence Agents Remediation when its object is deleted. A taint that an administrator set stays until it is removed.
 
 **Fix.** See why the remediation has not finished: pods of the node with a finalizer, VolumeAttachments that stay as a pod that
 tolerates the taint uses the volume, or a remediation object that keeps its finalizer. Its remediator then removes the taint;
@@ -24,12 +24,13 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
     sources=(
         "kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating",
         "medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go#isResourceDeletionCompleted",
+        "medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#handleFARDeletion",
     ),
 )
 def check(node: Object, context: Context) -> Findings:
     found = fence_taints.left(node, context.cluster)
     if found is not None:
-        begin = f"it has reported for {found.age}, but its taint {found.key} still ends every pod."
+        begin = f"it has reported for {found.age}, but its taint {found.key} still {found.effect}."
         waits = fence_taints.waits_for(node.name, context.cluster)
         by_hand = fence_taints.is_by_hand(node.name, context.cluster)
         end = "Remove it, as the administrator who set it has to."

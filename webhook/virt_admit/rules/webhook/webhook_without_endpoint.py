@@ -5,10 +5,11 @@ webhook asks for. Without evictions no drain completes; without pods no VM start
 network plugin no pod gets an address. An update of HyperConverged does not go on while its own webhook is down. An API
 service without an endpoint fails the requests of its group, and no deletion of any namespace ends: it stays Terminating.
 
-**Fix.** Repair the pods behind the Service. A webhook that also refuses the new pods of its own namespace keeps itself down:
-exclude that namespace by its ``namespaceSelector``, or delete the configuration and let its owner make it again. Otherwise
-remove the configuration only if the product that wrote it is no longer installed. Delete the APIService of a product that was
-removed. Do not remove finalizers of namespaces: their objects would be left behind.
+**Fix.** Repair the pods behind the Service. A webhook that also refuses the new pods of its own
+namespace, or those of cluster DNS, keeps itself down: set its ``failurePolicy`` to Ignore until its
+pods are ready, and exclude that namespace by its ``namespaceSelector``. Otherwise remove the
+configuration only if the product that wrote it is no longer installed. Delete the APIService of a
+product that was removed. Do not remove finalizers of namespaces: their objects would be left behind.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING
 
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import about
-from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import unlisted
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT
+from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
-from virt_admit.model.messages import sentence
+from virt_admit.model.messages import advice_of, command_of, names, sentence
 from virt_admit.rule import (
     API_SERVICE,
     MUTATING_CONFIGURATION,
@@ -95,7 +98,14 @@ _NEEDED = {
     reads=union(
         service_endpoints.READS,
         api_discovery.READS,
-        {NAMESPACE: ("metadata.labels",), POD: ("metadata.labels",), SERVICE: ("spec.selector",)},
+        node_health.READS,
+        webhook_requests.READS,
+        {
+            DEPLOYMENT: ("status.conditions.message", *CONDITIONS),
+            NAMESPACE: ("metadata.labels",),
+            POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
+            SERVICE: ("spec.selector",),
+        },
     ),
     action=Action.WARN,
     event="WebhookWithoutEndpoint",
@@ -124,10 +134,17 @@ def check(obj: Object, context: Context) -> Findings:
             path = webhook.at("clientConfig", "service", "name").path
             broken = _broken_pod(service, context.cluster)
             itself = _keeps_itself_down(webhook, service, context.cluster)
-            words = _words(problem, _faults(broken), failing, itself, service[0])
-            message = check.first_that_fits(path, *words)
-            command = about("describe", broken.pod, POD) if broken is not None and not itself else ""
-            yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
+            said = None if itself else _deadlock(obj, webhook, problem, failing, context.cluster)
+            if said is None:
+                words = _words(problem, _faults(broken), failing, itself, service[0])
+                described = about("describe", broken.pod, POD) if broken is not None else ""
+                said = list(words), _ignoring(obj, webhook) if itself else described
+            yield Finding(
+                path,
+                check.first_that_fits(path, *said[0]),
+                problem=problem_of(ProblemCause.COMPONENT, obj),
+                command=said[1],
+            )
 
 
 def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
@@ -179,7 +196,8 @@ def _words(
 ) -> Iterator[str]:
     """Yield the message, the longest form first."""
     if keeps_itself_down:
-        exclude = f"Exclude {namespace} by its namespaceSelector, or delete this object."
+        until = "Let it ignore failures until its pods are ready"
+        exclude = f"{until}, and exclude {namespace} by its namespaceSelector."
         for number in (3, 2, 1):
             yield f"{problem}, so {' and '.join(failing[:number])} fail, also its own: it stays down. {exclude}"
         yield f"{problem}, so new pods fail, also its own: it stays down. Exclude {namespace} by its namespaceSelector."
@@ -201,6 +219,35 @@ def _keeps_itself_down(webhook: Field, service: tuple[str, str], cluster: Cluste
         return False
     own = service_pods.of_service(service, cluster)
     return webhook_reach.gets_own_pods(webhook, service[0], own, cluster) is True
+
+
+def _deadlock(
+    obj: Object, webhook: Field, problem: str, failing: Sequence[str], cluster: Cluster
+) -> tuple[list[str], str] | None:
+    """Return that a webhook keeps cluster DNS and itself down, the longest form first, and a command."""
+    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415 - as above
+
+    found = webhook_deadlocks.of_webhook(obj, webhook, cluster)
+    if found is None:
+        return None
+    others = names(sorted(webhook_deadlocks.refused_workloads(webhook, cluster)), 60)
+    fails = f"{' and '.join(failing)} fail{f', such as of {others}' if others else ''}"
+    stays = "neither comes back by itself"
+    remedy = advice_of(found.remedy)
+    texts = [
+        *(f"{problem}: {what}, and {found.lacks}, so {stays}. {remedy}" for what in (fails, _PODS)),
+        f"{problem}, and cluster DNS no pod, which it refuses: {stays}. {remedy}",
+    ]
+    return texts, command_of(found.remedy)
+
+
+_PODS = "new pods fail"
+
+
+def _ignoring(obj: Object, webhook: Field) -> str:
+    from virt_admit.forecasts.placement.components import webhook_deadlocks  # noqa: PLC0415 - as above
+
+    return webhook_deadlocks.ignoring([(obj, webhook)])
 
 
 def _api_service(obj: Object, cluster: Cluster) -> Findings:

@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.budgets import pod_budgets, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp
 from virt_admit.forecasts.placement import candidates, pod_starts
-from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components import broken_pods, webhook_deadlocks
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, names
+from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import maintenance_updates
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
@@ -33,6 +33,7 @@ READS: Final[Reads] = union(
     pod_starts.READS,
     node_health.READS,
     waiting_pods.READS,
+    webhook_deadlocks.READS,
     {
         NODE: ("spec.unschedulable", f"metadata.labels.{_PORTWORX}"),
         POD: ("metadata.labels", "spec.nodeName", "status.phase", *_RESTARTS, *CONDITIONS),
@@ -68,13 +69,22 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
     ill = [(each, why) for each in (*found, pod) if _is_unhealthy(each) and (why := _failure(each, cluster))]
     if ill and not stopped:
         first, why = next((found for found in ill if found[0] is pod), ill[0])
-        why, command = _of_crash(first, cluster) or (why, _describe(first))
+        crash = _of_crash(first, cluster)
+        why, command = crash or (why, _describe(first))
         example = f"{first.name}: " if len(ill) > 1 else ""
-        reason = f"{names(sorted(each.name for each, _ in ill), _SHOWN)} cannot start ({example}{why.rstrip('.')})"
+        whose, because = names(sorted(each.name for each, _ in ill), _SHOWN), f"{example}{why.rstrip('.')}"
+        reason = f"{whose} cannot start{f': {because}' if '(' in because else f' ({because})'}"
+        cause = pod_starts.remedy(first, cluster) if crash is None else ""
+        if command_of(cause) not in ("", command):  # a part of the cluster fails, not the pod itself
+            words = f"{advice_of(cause).rstrip('.')}{choice}"
+            return HeldUp(reason, typed(words, command_of(cause)))
         return HeldUp(reason, typed(f"Repair these pods, which do not become healthy by themselves{choice}", command))
     if not found:
         return None
     first = next((each for each in found if each not in waiting), found[0])
+    dns = webhook_deadlocks.refused_dns(cluster)
+    if dns is not None and not stopped and not broken_pods.why(first, cluster):
+        return HeldUp(f"{_named(found, first, cluster)}, while {dns.words}", dns.remedy)
     return HeldUp(
         _named(found, first, cluster),
         stopped or typed(f"Wait until it is ready, or repair it{choice}", _describe(first)),
@@ -167,8 +177,7 @@ def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
 
 
 def _named(found: Sequence[Object], first: Object, cluster: Cluster) -> str:
-    node, broken = first.at("spec", "nodeName").text, broken_pods.of_pod(first, cluster)
-    why = broken.why if broken is not None else ""
+    node, why = first.at("spec", "nodeName").text, broken_pods.why(first, cluster)
     if len(found) > 1:
         because = f" ({first.name}: {why})" if why else ""
         return f"pods {names(sorted(each.name for each in found), _SHOWN)} are not ready{because}"

@@ -28,6 +28,7 @@ from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase
 from virt_admit.model.scheduler import pods as scheduled_pods
+from virt_admit.model.scheduler.controller_taints import MEDIK8S
 from virt_admit.model.scheduler.pods import Pod
 
 READS: Final[Reads] = union(
@@ -48,7 +49,7 @@ _BACK: Final = tuple(
 """With these, too, it is placed as if each node were Ready."""
 _OF_DRAIN: Final = ("cordoned", "taint kubevirt.io/drain", "taint medik8s.io/drain")
 """How a refusal begins that lasts as long as the drain."""
-_PASSING: Final = (*_OF_DRAIN, "not Ready", "taint node.kubernetes.io/", "taint medik8s.io/")
+_PASSING: Final = (*_OF_DRAIN, "not Ready", "taint node.kubernetes.io/", *(f"taint {key}" for key in MEDIK8S))
 _PLACED_BY_KUBEVIRT: Final = frozenset(
     ("virt-api", "virt-controller", "virt-exportproxy", "virt-synchronization-controller")
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
-from virt_admit.forecasts.placement.components import node_initializers, service_pods
+from virt_admit.forecasts.placement.components import node_initializers, service_pods, webhook_deadlocks
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -34,6 +34,7 @@ READS: Final[Reads] = union(
     webhook_requests.READS,
     vmis.READS,
     service_pods.READS,
+    webhook_deadlocks.READS,
     {NAMESPACE: ("metadata.labels",), POD: ("spec.nodeName",)},
 )
 
@@ -262,17 +263,16 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
         return Hindrance.unread(webhook.title, blind.what)
     described = about("describe", configuration, kinds.of(configuration) or VALIDATING_CONFIGURATION)
     if backing.problem:
-        broken = service_pods.broken(webhook.service, cluster)
-        reason = f"{webhook.title} fails closed, and {backing.problem}{f' ({broken.words})' if broken else ''}"
-        service = kubectl("describe", SERVICE, name, namespace)
-        refusing = refusing_own_pods(webhook, cluster)
-        remedy = (
-            f"{way_out(webhook, refusing)}: {described}"
-            if refusing
-            else capital(broken.remedy)
-            if broken
-            else f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook: {service}"
-        )
+        broken, unready = service_pods.broken(webhook.service, cluster), service_pods.unready(webhook.service, cluster)
+        reason = f"{webhook.title} fails closed, and {backing.problem}{f' ({unready})' if unready else ''}"
+        if refusing := refusing_own_pods(webhook, cluster):
+            off = webhook_deadlocks.ignoring([(each.configuration, each.field) for each in refusing])
+            return replace(made, reason=reason, remedy=f"{way_out(webhook, refusing)}: {off}", stops=True)
+        if (dns := webhook_deadlocks.of_webhook(configuration, webhook.field, cluster)) is not None:
+            reason = f"{reason}, while {dns.lacks} and it refuses new ones, so neither comes back"
+            return replace(made, reason=reason, remedy=dns.remedy, stops=True)
+        repair = f"Repair the pods of Service {namespace}/{name}, or the failurePolicy of the webhook"
+        remedy = capital(broken.remedy) if broken else f"{repair}: {kubectl('describe', SERVICE, name, namespace)}"
         return replace(made, reason=reason, remedy=remedy, stops=True)
     if backing.nodes != {node} or not backing.pods:
         return None
@@ -315,10 +315,9 @@ def way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
     """Return how a webhook without endpoints comes back whose own new pods these webhooks refuse, as a sentence."""
     which, itself = configurations(refusing), configurations([webhook])
     its = "its namespaceSelector" if which == itself else f"the namespaceSelector of {' and of '.join(which)}"
-    delete = "it, and let its owner make it" if len(which) == 1 else "these, and let their owner make them"
     return (
-        f"Exclude namespace {webhook.service[0]} by {its}, because the new pods of its Service are refused, too; "
-        f"or delete {delete} again"
+        f"Exclude namespace {webhook.service[0]} by {its}, because the new pods of its Service are "
+        f"refused, too. Until they are ready, let {' and '.join(which)} ignore failures"
     )
 
 

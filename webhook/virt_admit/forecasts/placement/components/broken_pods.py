@@ -61,6 +61,12 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     return BrokenPod(pod, why, since, _remedy(pod, why, container))
 
 
+def why(pod: Object, cluster: Cluster) -> str:
+    """Return why a pod is not ready; empty: it is, or nothing says so."""
+    broken = of_pod(pod, cluster)
+    return broken.why if broken is not None else ""
+
+
 def _fault(pod: Object) -> tuple[str, str]:
     """Return why a pod is not ready, and which container; empty: nothing says so."""
     for kind in CONTAINERS:

@@ -2,8 +2,8 @@
 
 A pod that runs stays when its node is tainted (``NoSchedule``), and does not come back after the next reboot. CSINode goes on
 listing the driver. Sources: kubernetes/kubernetes:pkg/controller/daemon/daemon_controller.go#NodeShouldRunDaemonPod,
-:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations; rook/rook:Documentation/Storage-Configuration/
-Ceph-CSI (CSI_PLUGIN_TOLERATIONS); longhorn/longhorn-manager:types/setting.go#SettingNameTaintToleration.
+:pkg/controller/daemon/util/daemonset_util.go#AddOrUpdateDaemonPodTolerations; rook/rook:pkg/operator/ceph/csi/spec.go
+(CSI_PLUGIN_TOLERATIONS, up to 1.18); longhorn/longhorn-manager:types/setting.go#SettingNameTaintToleration.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, KUBEVIRT, LONGHORN_SETTING, NODE, POD, Kind
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
@@ -56,6 +57,8 @@ _BINDING: Final = frozenset(("NoSchedule", "NoExecute"))
 _CONFIG_MAP: Final = Kind("", ("v1",), "configmaps", "ConfigMap")
 _LONGHORN: Final = "driver.longhorn.io"
 _CEPH: Final = ".csi.ceph.com"
+_ROOK: Final = "rook-ceph-operator"
+"""The Deployment of Rook's operator, which sets the tolerations of its DaemonSets again."""
 
 
 class AbsentPod(NamedTuple):
@@ -66,6 +69,8 @@ class AbsentPod(NamedTuple):
     remedy: str
     lasts: bool = True
     """Whether it certainly does not come by itself, as after an update of the DaemonSet."""
+    daemon: Object | None = None
+    """The DaemonSet, where a taint keeps its pod away."""
 
 
 def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
@@ -88,11 +93,11 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
     refusing = list(_untolerated(daemon, found))
     if taints := [each for each in refusing if not _goes_again(each, cluster)]:
         several = len(taints) > 1
-        words = f"let DaemonSet {daemon.name} tolerate {'them' if several else 'it'}{_where(driver, daemon)}"
-        remedy = typed(
-            f"{words}; or, as a decision, take the taint{'s' * several} off {node}", _setting(driver, daemon)
-        )
-        return AbsentPod(f"{begin} does not tolerate {_written(taints)}", remedy)
+        tolerate = f"let DaemonSet {daemon.full_name} tolerate {'them' if several else 'it'}"
+        setting = _setting(driver, daemon, taints, cluster)
+        instead = f"or, as a decision, take the taint{'s' * several} off {node}"
+        remedy = typed(f"{tolerate}{setting.where} ({instead})", setting.command)
+        return AbsentPod(f"{begin} does not tolerate {_written(taints)}", remedy, daemon=daemon)
     if demands := list(_unmet(daemon, found)):
         remedy = typed(f"let it run on {node}: change what it demands, or label the node", described)
         return AbsentPod(f"{begin} demands {names(demands, 120)}", remedy)
@@ -104,14 +109,43 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
     )
 
 
-def stale(node: Object, cluster: Cluster) -> Iterator[str]:
+def stale(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
+    """Return by node the drivers of its CSINode whose pod cannot come back: the entry is of the past."""
+    return cluster.cached(_stale)
+
+
+def _stale(cluster: Cluster) -> dict[str, dict[str, AbsentPod]]:
+    found = {
+        node: {driver: gone for driver, gone in each.items() if gone.lasts}
+        for node, each in without_pod(cluster).items()
+    }
+    return {node: each for node, each in found.items() if each}
+
+
+def also_at_risk(gone: AbsentPod, node: str, cluster: Cluster) -> list[str]:
+    """Return the other nodes with a pod of a DaemonSet that would not come back because of a taint."""
+    daemon = gone.daemon
+    if daemon is None:
+        return []
+    return sorted(
+        other.name
+        for other in cluster.known(NODE)
+        if other.name != node
+        and any(not _goes_again(each, cluster) for each in _untolerated(daemon, other))
+        and any(
+            node_pods.daemon(pod) == daemon.name and pod.namespace == daemon.namespace
+            for pod in node_pods.of_node(other.name, cluster)
+        )
+    )
+
+
+def lost(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which drivers a CSINode lists although the pod that registers them cannot come back to a node."""
-    for driver, found in without_pod(cluster).get(node.name, {}).items():
-        if found.lasts:
-            yield (
-                f"No volume of driver {driver} can be mounted on this node, although its CSINode still lists the driver: "
-                f"{found.why}. {capital(found.remedy)}"
-            )
+    for driver, gone in stale(cluster).get(node.name, {}).items():
+        yield (
+            f"No volume of driver {driver} can be mounted on this node, although its CSINode still lists the driver: "
+            f"{gone.why}. {capital(gone.remedy)}"
+        )
 
 
 def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
@@ -182,8 +216,9 @@ def _value(taint: Field) -> str:
 
 def _unmet(daemon: Object, node: Object) -> Iterator[str]:
     """Yield what a DaemonSet demands of its nodes that a node does not have."""
-    template = {"metadata": {"namespace": daemon.namespace}, "spec": daemon.at("spec", "template", "spec").value}
-    pod = scheduled_pods.read(Object(template))
+    own = daemon.at("spec", "template", "spec")
+    spec = {key: own[key].value for key in ("affinity", "nodeSelector") if own[key].present}
+    pod = scheduled_pods.read(Object({"metadata": {"namespace": daemon.namespace}, "spec": spec}))
     for key, value in pod.node_selector.items():
         if node.labels.get(key) != value:
             yield f"label {key}={value}"
@@ -191,20 +226,47 @@ def _unmet(daemon: Object, node: Object) -> Iterator[str]:
         yield "another node by its node affinity"
 
 
-def _where(driver: str, daemon: Object) -> str:
-    """Return where its tolerations are set."""
-    if daemon.controller is not None:
-        return f" in {daemon.controller['kind'].text} {daemon.controller['name'].text}, which owns it"
-    if driver.endswith(_CEPH):
-        return " by CSI_PLUGIN_TOLERATIONS of Rook's operator"
+class _Setting(NamedTuple):
+    """Where the tolerations of a DaemonSet are set: the words after its name, and the command."""
+
+    where: str
+    command: str
+
+
+def _setting(driver: str, daemon: Object, taints: Sequence[Field], cluster: Cluster) -> _Setting:
+    """Return where the tolerations of a DaemonSet are set, so that no owner takes them back."""
+    owner = daemon.controller
+    if driver.endswith(_CEPH) and _is_of_rook(daemon, cluster):
+        settings = kubectl("edit", _CONFIG_MAP, f"{_ROOK}-config", daemon.namespace)
+        return _Setting(" by CSI_PLUGIN_TOLERATIONS of Rook's operator", settings)
     if driver == _LONGHORN:
-        return " by Longhorn's setting taint-toleration, which Longhorn applies once all its volumes are detached"
-    return " where its chart or its operator sets that"
+        setting = "taint-toleration"
+        applied = "which Longhorn applies once all its volumes are detached"
+        command = kubectl("edit", LONGHORN_SETTING, setting, daemon.namespace)
+        return _Setting(f" by Longhorn's setting {setting}, {applied}", command)
+    if owner is not None:
+        kind, name = owner["kind"].text or "", owner["name"].text or ""
+        group = (owner["apiVersion"].text or "").rpartition("/")[0]
+        which = f"{kind.lower()}.{group}" if group else kind.lower()
+        edit = shell("kubectl", "edit", which, argument(name), "-n", daemon.namespace)
+        return _Setting(f" in {kind} {name}, which owns it", edit)
+    return _Setting(", also in its chart or operator", _tolerating(daemon, taints))
 
 
-def _setting(driver: str, daemon: Object) -> str:
-    if daemon.controller is None and driver.endswith(_CEPH):
-        return kubectl("edit", _CONFIG_MAP, "rook-ceph-operator-config", driver.split(".", 1)[0])
-    if daemon.controller is None and driver == _LONGHORN:
-        return kubectl("edit", LONGHORN_SETTING, "taint-toleration", daemon.namespace)
-    return about("describe", daemon, DAEMON_SET)
+def _is_of_rook(daemon: Object, cluster: Cluster) -> bool:
+    """Return whether the operator of Rook makes a DaemonSet: it owns it, or runs next to it."""
+    owner = daemon.controller
+    if owner is not None:
+        return owner["name"].text == _ROOK
+    return any(pod.name.startswith(f"{_ROOK}-") for pod in cluster.known(POD, daemon.namespace))
+
+
+def _tolerating(daemon: Object, taints: Sequence[Field]) -> str:
+    """Return the command that adds tolerations to a DaemonSet and leaves those that it has."""
+    keys = [(each["key"].text, each["effect"].text) for each in taints]
+    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
+    path = Path("spec", "template", "spec", "tolerations")
+    steps = [Patch("add", path, added)]
+    if any(True for _ in daemon.at(*path).items()):
+        steps = [Patch("add", path / "-", each) for each in added]
+    return json_patch(DAEMON_SET, daemon.name, daemon.namespace, steps)

@@ -56,7 +56,7 @@ class WaitingNode(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """``the cloud controller manager has not removed taint KEY from NAME for 5 h 00, because pod …``."""
+        """``the cloud controller manager has not removed taint KEY from NAME for 5 h, because pod …``."""
         lasts = f" for {duration(self.since)}" if self.since is not None else ""
         broken = self.broken
         because = (

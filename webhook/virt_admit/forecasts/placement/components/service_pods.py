@@ -34,3 +34,16 @@ def broken(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:
         return broken_pods.first(of_service(service, cluster), cluster)
     except Unseen:
         return None
+
+
+def unready(service: tuple[str, str], cluster: Cluster) -> str:
+    """Return which pods behind a Service are not ready, in words; empty: none of them says so."""
+    first = broken(service, cluster)
+    if first is None:
+        return ""
+    pods = of_service(service, cluster)
+    number = sum(broken_pods.of_pod(pod, cluster) is not None for pod in pods)
+    if number < 2:
+        return first.words
+    why = f": {first.why}" if first.why else ""
+    return f"its {number} pods are not ready, as {first.pod.name}{first.since}{why}"

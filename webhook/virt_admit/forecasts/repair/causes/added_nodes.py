@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
+from virt_admit.model.scheduler.controller_taints import MEDIK8S
 
 _HOST: Final = "kubernetes.io/hostname"
 _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
@@ -54,7 +55,7 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
     lasting = [
         taint.value
         for taint in model.at("spec", "taints").items()
-        if not (taint["key"].text or "").startswith(("node.kubernetes.io/", "kubevirt.io/", "medik8s.io/"))
+        if not (taint["key"].text or "").startswith(("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S))
     ]
     status = dict(model["status"].map)
     if isinstance(status.get("allocatable"), dict):

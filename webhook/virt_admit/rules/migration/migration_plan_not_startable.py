@@ -1,0 +1,114 @@
+"""A Plan of Forklift (Migration Toolkit for Virtualization) cannot be started.
+
+**Why.** A condition of category Critical or Error keeps the Plan from becoming Ready: none of its
+VMs can be migrated, also those that the condition does not name. No event says so, and the other
+objects of the migration are Ready.
+
+**Fix.** Correct what the condition names. What only a warm migration demands, a cold one does not:
+its VMs are shut down while their disks are copied.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from virt_admit.model.commands import about
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.messages import cut_middle, ended, names
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, rule
+
+_BLOCKS: Final = ("Critical", "Error")
+_OVER: Final = frozenset(("Archived", "Executing", "Succeeded"))
+"""The Plan needs no start any more."""
+_VM: Final = re.compile(r"id:(\S*)(?: name:'([^']*)')?")
+"""How Forklift names a VM of the source (pkg/apis/forklift/v1beta1/ref/ref.go#String)."""
+_OF_WARM: Final = frozenset(
+    (
+        "NetAppShiftWarmNotSupported",
+        "VMHasSnapshots",
+        "VMMissingChangedBlockTracking",
+        "WarmMigrationNotReady",
+    )
+)
+_REMEDIES: Final = {
+    "NetMapNotReady": "Repair the NetworkMap{network}",
+    "StorageMapNotReady": "Repair the StorageMap{storage}",
+    "VMAlreadyExists": "Give it another name in the Plan, or take it out of the Plan",
+    "VMHasSnapshots": "Remove its snapshots at the source",
+    "VMMissingChangedBlockTracking": "Enable Changed Block Tracking of this VM in vSphere",
+    "VMNetworksNotMapped": "Map its networks in the NetworkMap{network}",
+    "VMStorageNotMapped": "Map its storage in the StorageMap{storage}",
+}
+
+
+@rule(
+    kinds=(FORKLIFT_PLAN,),
+    reads=union(clock.READS, {FORKLIFT_PLAN: ()}),
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "kubev2v/forklift:pkg/controller/plan/validation.go",
+        "kubev2v/forklift:pkg/lib/condition/condition.go#HasBlockerCondition",
+    ),
+)
+def check(plan: Object, context: Context) -> Findings:
+    conditions = plan.at("status", "conditions").items()
+    given = [each for each in conditions if each["status"].text == "True"]
+    if plan.at("spec", "archived").boolean or any(each["type"].text in _OVER for each in given):
+        return
+    for each in given:
+        if each["category"].text in _BLOCKS:
+            since = clock.lasting(each["lastTransitionTime"].text, context.cluster)
+            path = each["type"].path
+            yield Finding(
+                path,
+                check.first_that_fits(path, *_texts(plan, each, since)),
+                value=each["type"].text,
+                command=about("describe", plan, FORKLIFT_PLAN),
+            )
+
+
+def _texts(plan: Object, condition: Field, since: str) -> Iterator[str]:
+    """Yield the message, the longest form first."""
+    kind, items = condition["type"].text or "?", list(_items(condition))
+    message = condition["message"].text or condition["reason"].text or ""
+    said = " ".join(message.split()).rstrip(".")
+    remedy = _remedy(plan, kind, condition["suggestion"].text or "")
+    for length, width in ((240, 120), (120, 80), (60, 40)):
+        about_them = f"names {names(items, width)}" if items else "is True"
+        words = f": {cut_middle(said, length)}" if said else ""
+        yield f"its migrations cannot start, as condition {kind} {about_them}{since}{words}. {remedy}"
+    yield f"its migrations cannot start, as condition {kind} is True. {remedy}"
+
+
+def _items(condition: Field) -> Iterator[str]:
+    """Yield what a condition is about, VMs as ``VM web (vm-12)``."""
+    for each in condition["items"].items():
+        text = (each.text or "").strip()
+        found = _VM.search(text)
+        identity, name = (found[1], found[2] or "") if found is not None else ("", "")
+        named = f"{name} ({identity})" if name and identity else name or identity
+        yield f"VM {named}" if named else text
+
+
+def _remedy(plan: Object, kind: str, suggestion: str) -> str:
+    maps = {which: _map(plan, which) for which in ("network", "storage")}
+    known = _REMEDIES.get(kind, "Correct that at the source or in the Plan")
+    words = suggestion or known.format(**maps)
+    if kind in _OF_WARM and _is_warm(plan):
+        cold = "spec.type: cold" if plan.at("spec", "type").text else "spec.warm: false"
+        words = f"{words.rstrip('.')}, or migrate cold, with {cold}"
+    return ended(words)
+
+
+def _map(plan: Object, which: str) -> str:
+    """Return the full name of a map of a Plan, after a space."""
+    found = plan.at("spec", "map", which)
+    name = found["name"].text
+    return f" {found['namespace'].text or plan.namespace}/{name}" if name else ""
+
+
+def _is_warm(plan: Object) -> bool:
+    return bool(plan.at("spec", "warm").boolean) or plan.at("spec", "type").text == "warm"

@@ -1,0 +1,86 @@
+"""The pod of a CSI driver does not come back to a node, as its DaemonSet does not tolerate a taint.
+
+**Why.** No volume of the driver can be mounted on the node: pods that start there, also the target pods
+of migrations, stay in ContainerCreating. A pod of a DaemonSet that ran before the node was tainted goes
+on running, and is lost with the next restart or roll-out. CSINode may list the driver long after that.
+
+**Fix.** Let the DaemonSet tolerate the taint, where its chart or its operator sets that, or take the
+taint off.
+"""
+
+from collections.abc import Iterator
+
+from virt_admit.forecasts.drain.starts import start_fields
+from virt_admit.forecasts.placement.components import driver_daemons
+from virt_admit.forecasts.placement.components.driver_daemons import AbsentPod
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.messages import advice_of, command_of, names
+from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Object, rule
+
+
+@rule(
+    kinds=(NODE,),
+    reads=union(
+        start_fields.READS,
+        driver_daemons.READS,
+        {POD: ("metadata.creationTimestamp", "spec.nodeName", "status.phase")},
+    ),
+    action=Action.WARN,
+    at_admission=False,
+    sources=(
+        "kubernetes/kubernetes:pkg/controller/daemon/daemon_controller.go#NodeShouldRunDaemonPod",
+        "kubernetes/kubernetes:pkg/volume/csi/csi_client.go#newCsiDriverClient",
+    ),
+)
+def check(node: Object, context: Context) -> Findings:
+    waiting = list(_waiting(node.name, context.cluster))
+    gone = dict(driver_daemons.stale(context.cluster).get(node.name, {}))
+    for driver in sorted({each for each, _ in waiting} - gone.keys()):
+        found = driver_daemons.absent(driver, node.name, context.cluster)
+        if found is not None and found.lasts:
+            gone[driver] = found
+    for driver, found in gone.items():
+        path = node.metadata["name"].path
+        pods = [pod for each, pod in waiting if each == driver]
+        texts = _texts(driver, found, pods, node.name, context.cluster)
+        yield Finding(
+            path,
+            check.first_that_fits(path, *texts),
+            value=driver,
+            command=command_of(found.remedy),
+        )
+
+
+def _texts(driver: str, gone: AbsentPod, pods: list[Object], node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield the message, the longest form first."""
+    begin = f"{gone.why}, so no volume of driver {driver} can be mounted there"
+    held, then = _held(pods, cluster), advice_of(gone.remedy)
+    others = driver_daemons.also_at_risk(gone, node, cluster)
+    risk = f" {names(others, 60)}: the same after the next restart of its pod." if others else ""
+    yield f"{begin}{held}. {then}{risk}"
+    yield f"{begin}{held}. {then}"
+    yield f"{begin}. {then}"
+
+
+def _held(pods: list[Object], cluster: Cluster) -> str:
+    """Return which pods wait for the driver, and for how long."""
+    if not pods:
+        return ""
+    first = min(pods, key=lambda each: each.metadata["creationTimestamp"].text or "~")
+    since = clock.lasting(first.metadata["creationTimestamp"].text, cluster)
+    which = names((pod.full_name for pod in pods), 80)
+    return f", and {which} cannot start{since}"
+
+
+def _waiting(node: str, cluster: Cluster) -> Iterator[tuple[str, Object]]:
+    """Yield the pods of a node that say that a driver is missing, each with the driver."""
+    from virt_admit.forecasts.placement import pod_starts  # noqa: PLC0415 - files alone know no pods that start
+    from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
+
+    for pod in cluster.known(POD):
+        if pod.at("status", "phase").text == "Pending" and pod.at("spec", "nodeName").text == node:
+            named = node_drivers.named_by(pod_starts.said(pod, cluster), node)
+            if named is not None and named[0] == node:
+                yield named[1], pod
