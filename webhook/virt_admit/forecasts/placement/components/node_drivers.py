@@ -170,7 +170,8 @@ def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
     known = frozenset[str]().union(*found.values())
     lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
     for node, driver in _reported(cluster):
-        lost.setdefault(node, set()).add(driver)
+        if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
+            lost.setdefault(node, set()).add(driver)
     absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
     return {node: drivers for node, drivers in absent.items() if drivers}
 
