@@ -61,5 +61,5 @@ def test_a_virtual_machine_loads_little(tmp_path: Path) -> None:
     modules, dataclasses = loaded(tmp_path, VM)
     assert [name for name in UNUSED if name in modules] == []
     own = [name for name in modules if name.startswith("virt_admit")]
-    assert len(own) <= 142, f"each module takes 0.2 ms: {own}"
+    assert len(own) <= 145, f"each module takes 0.2 ms: {own}"
     assert len(dataclasses) <= 18, f"each dataclass takes 0.4 ms, a named tuple 0.06: {dataclasses}"

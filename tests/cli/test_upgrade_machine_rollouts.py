@@ -14,6 +14,7 @@ from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.node_updates import cordoners
 from virt_admit.reports.drain import text
 
 
@@ -230,6 +231,24 @@ def test_two_machines_with_one_node_are_said_where_the_node_has_no_vms():
 
     assert report.count("Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new") == 1
     assert report.count("  b: Machine capi/m-b is being deleted, but its node was drained") == 1
+
+
+def test_a_node_that_was_installed_again_is_cordoned_for_its_old_machine():
+    """Its annotation names the new Machine. Source: harvester/harvester#7065."""
+    again = Object({**node("b").data, "metadata": {"name": "b", "annotations": {"cluster.x-k8s.io/machine": "m-new"}}})
+    again.data["spec"] = {"unschedulable": True}
+    old = stale()
+    hook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/rke-bootstrap-cleanup"
+    old.data["metadata"]["annotations"] = {hook: "rke-bootstrap-controller"}
+    found = cluster(node("a"), again, old, twin(), vm("db", "a"), kubevirt())
+    notes = " ".join(drain_plan.node_plan("b", found).notes)
+
+    assert "Machine capi/m-b, which is being deleted, has the same node as Machine capi/m-new" in notes
+    assert "cordons it again until then" in notes
+    assert "no other machine is joined to that server (rke.cattle.io/joined-to" in notes
+    assert "Restart rke2-server on b afterwards" in notes
+    assert "came back with Machine capi/m-new" in cordoners.of_node(again, found).words
+    assert "removes the pre-terminate hook rke-bootstrap-cleanup" in " ".join(rehearse(found, Options()).unseen)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,33 @@ def guarded_master() -> Incident:
     return Incident("https://github.com/openshift/openshift-docs/pull/55175", items, "explain node/m1", 0, says, never)
 
 
+def patch_update_with_overrides() -> Incident:
+    """Not a fault: overrides hold another minor release alone, and the update is at its operators."""
+    overrides = condition("Upgradeable", False, "ClusterVersionOverridesSet", "Please remove overrides before a minor")
+    working = condition("Progressing", True, "", "Working towards 4.22.3: 141 of 984 done (14% complete)")
+    own = version("4.22.3", "4.22.3", condition("Failing", False), overrides, working, state="Partial")
+    own["status"]["history"][0]["startedTime"] = ago(minutes=14)
+    says = (
+        "The update to 4.22.3 has been under way for 14 min: Working towards 4.22.3: 141 of 984",
+        "begins after the operators",
+    )
+    items = [*at_rest(), own, operator("machine-config", "4.22.1")]
+    source = "https://github.com/openshift/cluster-version-operator/pull/1314"
+    return Incident(source, items, "explain node/n1", 0, says, ("begins after 0 s", "overrides"))
+
+
+def minor_release_that_is_refused() -> Incident:
+    words = "Highly-available workload has a single point of failure"
+    whole = f"Cluster operator monitoring should not be upgraded between minor versions: {words}"
+    own = version("4.8.18", None, condition("Upgradeable", False, "WorkloadSinglePointOfFailure", whole))
+    own["spec"]["channel"] = "stable-4.9"
+    own["status"]["availableUpdates"] = [{"version": "4.8.19"}, {"version": "4.9.6"}]
+    says = ("4.9.6 is refused, releases of 4.8 are not: ClusterOperator monitoring is not Upgradeable", words)
+    items = [*at_rest(), own, operator("monitoring", "4.8.18", Upgradeable=words)]
+    source = "https://github.com/openshift/cluster-monitoring-operator/pull/1330"
+    return Incident(source, items, "scan", 0, says, ("degraded", "not available", "Reported by"))
+
+
 def incidents() -> list[Incident]:
     return [
         acknowledgement(),
@@ -174,4 +201,6 @@ def incidents() -> list[Incident]:
         other_image_on_the_disk(),
         configuration_that_was_deleted(),
         guarded_master(),
+        patch_update_with_overrides(),
+        minor_release_that_is_refused(),
     ]

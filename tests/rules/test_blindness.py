@@ -36,10 +36,13 @@ ASSUMES: Final = frozenset(
     (
         "cluster-eviction-strategy-single-node",
         "mhc-max-unhealthy-unlimited",
+        "namespace-deletion-stuck",
         "nhc-escalation-timeout-below-remediator",
         "nm-vm-will-stop",
+        "node-failover-capacity",
         "snrc-safe-time-ignored",
         "vm-cpu-model-obsolete",
+        "vm-deletion-stuck",
         "vm-live-migrate-not-migratable",
         "vm-reboot-stays-off",
         "vm-running-deprecated",

@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.json_patch import apply
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand
+from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object
@@ -76,7 +77,7 @@ def test_no_fix_and_no_command_changes_nothing():
 WHERE_TO_LOOK = {
     "health-check-refuses-now": r"(virt-admit explain (mhc|nhc)/|kubectl describe machines\.cluster\.x-k8s\.io )\S+",
     "node-machine-deletion-held": r"virt-admit explain node/\S+",
-    "cluster-update-held": r"virt-admit upgrade",
+    "cluster-update-held": r"virt-admit upgrade|kubectl (describe clusteroperator|annotate pvc) ",
 }
 
 
@@ -108,7 +109,9 @@ def test_every_finding_about_a_named_object_has_a_command():
         if rule.in_scan and "old" not in case and case.get("operation", "CREATE") == "CREATE":
             for row in rows(rule, case):
                 obj = row.result.obj
-                said = row.command or typed_about(command(row), obj.name, obj.namespace)
+                chart = fleet_objects.chart_of(obj)
+                by_chart = bool(chart) and command(row) == fleet_objects.edit(chart)
+                said = row.command or by_chart or typed_about(command(row), obj.name, obj.namespace)
                 if obj.name and not said:
                     without.append((rule.id, command(row)))
     assert not without
@@ -199,3 +202,14 @@ def test_the_words_of_a_failure_are_no_command():
                 seen += 1
                 assert "delete ns" not in command(row), (rule.id, case["name"])
     assert seen > 5
+
+
+def test_an_object_that_fleet_writes_is_not_edited():
+    """A change by hand makes its bundle Modified, for which an upgrade of Harvester waits."""
+    rule = next(each for each in load_rules() if each.id == "workload-update-disabled")
+    annotations = {"objectset.rio.cattle.io/id": "default-mcc-harvester-cattle-fleet-local-system"}
+    metadata = {"name": "kubevirt", "namespace": "harvester-system", "annotations": annotations}
+    spec = {"workloadUpdateStrategy": {"workloadUpdateMethods": []}}
+    case = {"object": {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "spec": spec}}
+
+    assert {command(row) for row in rows(rule, case)} == {"kubectl edit managedchart harvester -n fleet-local"}

@@ -220,6 +220,8 @@ class RuleOptions:
     """The thresholds with their defaults: a frozen dataclass, each field documented with its unit."""
     at_admission: bool = True
     """Whether the webhook asks the rule too; the others are for ``check`` and ``scan`` alone."""
+    of_deleted: bool = False
+    """Whether the rule is about objects that are being deleted, of which no other rule is asked. Never at admission."""
     in_scan: bool = True
     """Whether ``scan`` asks the rule too. A rule about what the API server never stores is for ``check`` alone."""
     target: Mapping[str, str] = field(default_factory=dict)

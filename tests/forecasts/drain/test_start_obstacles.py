@@ -290,7 +290,9 @@ def test_a_provisioner_that_fails_is_named():
     found = filled(claim, event(claim, "ProvisioningFailed", "rpc error: out of space", "csi"))
 
     assert found.reason.endswith("claim web-scratch is Pending: rpc error: out of space")
-    assert "repair the provisioner rook-ceph.rbd.csi.ceph.com or class block" in found.remedy
+    assert found.remedy.startswith(
+        "correct what provisioner rook-ceph.rbd.csi.ceph.com refuses, in the claim, in class block or in its storage"
+    )
 
 
 def test_a_pod_of_cdi_that_fails_says_why():

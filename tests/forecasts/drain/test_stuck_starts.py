@@ -122,7 +122,7 @@ def test_a_drain_does_not_end_while_a_pod_that_must_migrate_cannot_start(objects
         (
             "FailedAttachVolume",
             'AttachVolume.Attach failed for volume "pv-1" : timed out',
-            "repair the volume in its storage (csi.example): kubectl describe persistentvolume pv-1",
+            "see what the controller of driver csi.example logs about it: kubectl describe persistentvolume pv-1",
         ),
         (
             "FailedMount",

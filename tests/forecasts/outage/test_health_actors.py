@@ -7,10 +7,8 @@ from tests.forecasts.outage.losses import deployed, filler, lose, manifest, mast
 from virt_admit.forecasts.outage.outages import Question, outages
 
 NODES = [node("n1"), node("n2"), node("n3")]
-DELETION = {
-    "apiVersion": "machine-deletion-remediation.medik8s.io/v1alpha1",
-    "kind": "MachineDeletionRemediationTemplate",
-}
+MDR = "machine-deletion-remediation.medik8s.io/v1alpha1"
+DELETION = {"apiVersion": MDR, "kind": "MachineDeletionRemediationTemplate"}
 
 
 def only_vm(found):

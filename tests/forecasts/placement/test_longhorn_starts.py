@@ -235,7 +235,8 @@ def test_without_objects_of_longhorn_the_error_of_the_driver_remains():
         in result.reason
     )
     assert (
-        "repair the volume in its storage (driver.longhorn.io): kubectl describe persistentvolume pv" in result.remedy
+        "see what the controller of driver driver.longhorn.io logs about it: kubectl describe persistentvolume pv"
+        in result.remedy
     )
 
 

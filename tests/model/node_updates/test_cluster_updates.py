@@ -9,13 +9,14 @@ import pytest
 from tests.advice import risky
 from tests.healthy.openshift import config_notes
 from tests.healthy.parts import Object as Raw
-from tests.healthy.parts import obj, pod, snapshot
+from tests.healthy.parts import ago, obj, pod, snapshot
 from tests.incidents_platform.case import only
 from tests.incidents_platform.cluster_updates import KEY, REFUSED, at_rest, condition, operator, version
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, Stop, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.upgrade.text import text
 
 BEHIND = operator("machine-config", "4.20.1")
 REACHED = operator("machine-config", "4.20.6")
@@ -116,8 +117,42 @@ def test_what_the_next_update_would_meet() -> None:
     own = version("4.20.6", None, condition("Upgradeable", False, "MultipleReasons", "two operators refuse"))
     found = rehearsed(own, operator("dns", "4.20.6", Degraded="slow"), operator("etcd", "4.20.6", Available="none"))
     said = "; ".join(found.rests_on)
-    assert "stays in the present minor release, as Upgradeable is False (MultipleReasons: two operators refuse)" in said
+    assert found.refused is not None
+    assert [each.reason for each in found.refused.by] == [
+        "ClusterVersion version is not Upgradeable: two operators refuse"
+    ]
     assert "gets past ClusterOperator etcd, which is not available, dns, which is degraded" in said
+
+
+def test_an_update_that_is_at_its_operators() -> None:
+    own = applying(
+        condition("Failing", False),
+        condition("Progressing", True, "", "Working towards 4.20.6: 14% complete"),
+        condition("Upgradeable", False, "ClusterVersionOverridesSet", "Please remove overrides"),
+    )
+    own["status"]["history"][0]["startedTime"] = ago(minutes=14)
+    found = rehearsed(own, BEHIND)
+    said = text(found)
+    assert "The update to 4.20.6 has been under way for 14 min: Working towards 4.20.6: 14% complete. The nodes" in said
+    assert "begins after the operators" in said
+    assert "begins now" not in said
+    assert "only a later update to another minor release is refused" in said
+    assert (found.refused, found.possible) == (None, True)
+
+
+@pytest.mark.parametrize("others", [[], [REACHED]])
+def test_an_update_at_its_nodes_does_not_wait_for_operators(others: list[Raw]) -> None:
+    found = rehearsed(applying(condition("Failing", False)), *others)
+    assert bool(found.before_nodes) is not bool(others)
+
+
+def test_another_minor_release_is_refused_in_the_first_line() -> None:
+    own = version("4.20.6", None, condition("Upgradeable", False, "X", "Cluster operator dns should not: wait"))
+    own["status"]["availableUpdates"] = [{"version": "4.20.7"}, {"version": "4.21.0"}]
+    first, second, remedy, *_ = text(rehearsed(own, operator("dns", "4.20.6", Upgradeable="wait"))).splitlines()
+    assert first.startswith("Yes for 4.20.7, no for 4.21.0: 6 nodes")
+    assert second == "No for 4.21.0: ClusterOperator dns is not Upgradeable (UpgradeableReason): wait."
+    assert remedy == "  to do: Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns"
 
 
 def test_nodes_that_are_updated_go_on_while_the_next_update_is_refused() -> None:
@@ -178,6 +213,11 @@ REMEDIES: dict[str, tuple[list[Raw], str, str]] = {
         [operator("dns", "4.18.20", Upgradeable="see")],
         REFUSED.replace("AdminAckRequired", "DNSNotUpgradeable"),
         "Resolve what ClusterOperator dns asks for: kubectl describe clusteroperator dns",
+    ),
+    "two operators refuse": (
+        [operator("dns", "4.18.20", Upgradeable="see"), operator("etcd", "4.18.20", Upgradeable="see")],
+        REFUSED.replace("AdminAckRequired", "ClusterOperatorsNotUpgradeable"),
+        "Resolve what ClusterOperator dns, etcd asks for: kubectl describe clusteroperator dns",
     ),
     "overrides": ([], REFUSED.replace("AdminAckRequired", "ClusterVersionOverridesSet"), "Remove spec.overrides"),
     "another check": (

@@ -16,14 +16,15 @@ from virt_admit.rules import Rules
 def applicable_rules(request: Request, rules: Rules) -> tuple[Rule, ...]:
     """Return the rules to run for a request.
 
-    Empty for kinds and sub-resources without rules, and for objects being deleted, because their finalizers must stay
-    removable. Also empty for updates that change nothing a rule reads (status writes, storage migration), and for
-    updates of kinds that are only reviewed on creation.
+    Empty for kinds and sub-resources without rules. At admission also for objects being deleted, because their
+    finalizers must stay removable; a scan asks the rules about these. Also empty for updates that change nothing a
+    rule reads (status writes, storage migration), and for updates of kinds that are only reviewed on creation.
     """
     if request.kind is None or request.subject is None:
         return ()
     if request.subject.deleted:
-        return ()
+        asked = rules.rules_for(request.kind, request.operation, request.subresource, request.target)
+        return tuple(rule for rule in asked if rule.of_deleted and not rule.at_admission)
     if request.operation == Operation.UPDATE and (request.kind.created_only or _unchanged(request, rules)):
         return ()
     return rules.rules_for(request.kind, request.operation, request.subresource, request.target)

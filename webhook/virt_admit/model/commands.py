@@ -95,6 +95,6 @@ def _resource(kind: Kind) -> str:
 
 _OF_MACHINES: Final = (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment")
 _AMBIGUOUS: Final = frozenset(
-    (*_OF_MACHINES, "Cluster", "Upgrade", "Plan", "Setting", "VolumeAttachment", "Subscription", "Node")
+    (*_OF_MACHINES, "Bundle", "Cluster", "Upgrade", "Plan", "Setting", "VolumeAttachment", "Subscription", "Node")
 )
 """Kinds that several API groups have, or whose name alone is not clear."""

@@ -13,6 +13,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
 
 CAPI_OWNER: Final = "cluster.x-k8s.io/machine"
 """The annotation of a Node with the name of its Cluster API Machine, which Cluster API writes after it compared the ids."""
@@ -22,7 +23,7 @@ OWNER: Final = "machine.openshift.io/machine"
 """The annotation of a Node with ``namespace/name`` of its Machine of OpenShift."""
 
 READS: Final[Reads] = {
-    CAPI_MACHINE: ("spec.providerID", "status.nodeRef.name"),
+    CAPI_MACHINE: ("spec.clusterName", "spec.providerID", "status.nodeRef.name"),
     MACHINE: ("status.nodeRef.name",),
     NODE: ("spec.providerID", *(f"metadata.annotations.{key}" for key in (CAPI_OWNER, CAPI_SPACE, OWNER))),
 }
@@ -37,6 +38,35 @@ def node_name(machine: Object, cluster: Cluster) -> str:
     except Unseen:
         return name
     return "" if node is not None and _is_of_another(machine, node) else name
+
+
+def emptied_node(machine: Object, cluster: Cluster) -> str:
+    """Return the name of the Node that the deletion of a Machine drains; empty: there is none here.
+
+    Cluster API drains and deletes it by its name. A node that was installed again has another Machine
+    by then (machine_controller.go#drainNode #deleteNode; harvester/harvester#7065).
+    """
+    return node_name(machine, cluster) or (_named_as_before(machine, cluster) if machine.deleted else "")
+
+
+def successor(machine: Object, cluster: Cluster) -> Object | None:
+    """Return the Machine that has the Node which a Machine of the same Cluster names as well; None: that is not so."""
+    name = machine.at("status", "nodeRef", "name").text or ""
+    node = find(cluster, NODE, "", name) if name and kinds.of(machine) is CAPI_MACHINE else None
+    said = node.annotations.get(CAPI_OWNER, "") if node is not None else ""
+    if node is None or said in ("", machine.name):
+        return None
+    if node.annotations.get(CAPI_SPACE, machine.namespace) != machine.namespace:
+        return None
+    other = find(cluster, CAPI_MACHINE, machine.namespace, said)
+    if other is None or other.deleted or other.at("status", "nodeRef", "name").text != name:
+        return None
+    same = other.at("spec", "clusterName").text == machine.at("spec", "clusterName").text
+    return other if same else None
+
+
+def _named_as_before(machine: Object, cluster: Cluster) -> str:
+    return machine.at("status", "nodeRef", "name").text or "" if successor(machine, cluster) else ""
 
 
 def _is_of_another(machine: Object, node: Object) -> bool:

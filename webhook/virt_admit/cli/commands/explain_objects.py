@@ -13,6 +13,7 @@ from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unread
 from virt_admit.cli.commands import live_events
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
+from virt_admit.forecasts.drain.control import held_copies, stuck_deletions
 from virt_admit.forecasts.drain.starts import start_obstacles
 from virt_admit.forecasts.outage import explanation, outages
 from virt_admit.forecasts.upgrade import rehearsal
@@ -48,6 +49,8 @@ READS: Final = union(
     outages.READS,
     migration_history.READS,
     start_obstacles.READS,
+    held_copies.READS,
+    stuck_deletions.READS,
     dict.fromkeys(explanation.LOOKS_UP, ()),
 )
 
@@ -129,7 +132,11 @@ def _vm(name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opin
     Raises:
         LookupError: it does not exist, or in several namespaces.
     """
-    vm = vm_lookup.find(name, namespace, cluster)
+    try:
+        vm = vm_lookup.find(name, namespace, cluster)
+    except LookupError as error:
+        copies = held_copies.awaited(name, namespace, cluster) if namespace else ()
+        raise LookupError(". ".join((str(error), *copies))) from None
     report = explain_vm.report(vm, cluster, opinion, cluster.unreadable)
     report = surroundings.with_reported(report, vm, cluster, read)
 

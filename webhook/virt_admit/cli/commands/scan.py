@@ -47,6 +47,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.messages import did_you_mean, names
+from virt_admit.model.node_updates import cluster_updates
 from virt_admit.model.releases import UpgradeTarget
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
 from virt_admit.reports import scan_metrics
@@ -253,7 +254,8 @@ class _Scan:
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         if not (options.namespace or options.selector):
-            report = report._replace(reported=reported.of_cluster(cluster, report.messages))
+            said = (*report.messages, *cluster_updates.refusals(cluster))  # a rule judges these
+            report = report._replace(reported=reported.of_cluster(cluster, said))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
         return Scanned(report, policy, cluster, rules, is_complete(report, cluster, judged_kinds), started)

@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.control import (
     control_path,
     kept_volumes,
     kubevirt_updates,
+    machine_twins,
     px_updates,
 )
 from virt_admit.forecasts.drain.starts import rejected_pods
@@ -36,7 +37,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings import migration_limits, removed_operators
 from virt_admit.model.messages import capital, count, cut, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
@@ -81,7 +82,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _kubevirt_held(node, cluster)
     yield from px_updates.of_node(node.name, cluster)
     yield from node_faults.faults(node, cluster)
-    yield from filter(None, (unreported_devices.note(node.name, cluster),))
+    if removed_operators.kubevirt(cluster) is None:  # else nothing reports devices, and that is the cause
+        yield from filter(None, (unreported_devices.note(node.name, cluster),))
     yield from rejected_pods.notes(node, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:
@@ -95,8 +97,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _awaited_elsewhere(node, cluster)
     yield from _needed_by_etcd(node, cluster)
     yield from _locked(node, cluster)
+    yield from (each.note for each in machine_twins.of_node(node.name, cluster))
     yield from _held(node, cluster)
-    yield from cluster.cached(_twins).get(node.name, ())
     yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
 
@@ -104,7 +106,10 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
 def _unavailable(cluster: Cluster) -> Sequence[str]:
     """Return which APIs do not answer. They never stop a drain, but commands that need them fail."""
     by_effect: dict[str, list[str]] = {}
+    removed = removed_operators.kubevirt(cluster)
     for found in cluster.known(API_SERVICE):
+        if removed is not None and removed.leaves(found):
+            continue
         if found.condition("Available")["status"].text == "False":
             of_kubevirt = found.name.endswith(control_path.SUBRESOURCES)
             refused = of_kubevirt and webhook_bundles.served_expired(found)
@@ -251,6 +256,8 @@ class HeldDeletion(NamedTuple):
     why: str
     """How the hook goes away, if that is known."""
     remedy: str
+    brief: str = ""
+    """The remedy in about 130 characters; empty: there is no short form."""
 
 
 def held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
@@ -267,14 +274,12 @@ def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
             waits, step = ("its controller does not drain the node", "pre-drain") if hooks else (kept, "pre-terminate")
             several = len(hooks or last) > 1
             which = f"the {step} hook{'s' * several} {names(hooks or last, 120)} {'are' if several else 'is'} set"
-            end = "", f"Check the owner of each hook: {about('describe', machine, kind)}"
-            held = HeldDeletion(
-                machine,
-                hooks or last,
-                f"{waits} while {which}",
-                *(etcd_guard.replacement(machine, cluster) if etcd_guard.is_held(machine) else end),
-            )
-            found.setdefault(machine_nodes.node_name(machine, cluster), []).append(held)
+            see = f"Check the owner of each hook: {about('describe', machine, kind)}"
+            end = (None if hooks else machine_twins.rancher_wait(machine, cluster)) or ("", see, "")
+            if etcd_guard.is_held(machine):
+                end = (*etcd_guard.replacement(machine, cluster), "")
+            held = HeldDeletion(machine, hooks or last, f"{waits} while {which}", *end)
+            found.setdefault(machine_nodes.emptied_node(machine, cluster), []).append(held)
     return found
 
 
@@ -287,29 +292,6 @@ def _held(node: Object, cluster: Cluster) -> Iterator[str]:
         ).rstrip()
         if held.why:
             yield f"{held.why}. {held.remedy}"
-
-
-def _twins(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return for nodes with two Machines, of which one is being deleted, that the node goes with it.
-
-    Cluster API asks for no other Machine before it deletes a Node (machine_controller.go#isDeleteNodeAllowed).
-    """
-    by_node: dict[tuple[str, str, str], list[Object]] = {}
-    for machine in cluster.known(CAPI_MACHINE):
-        place = machine.namespace, machine.at("spec", "clusterName").text or ""
-        if name := machine_nodes.node_name(machine, cluster):
-            by_node.setdefault((*place, name), []).append(machine)
-    found: dict[str, list[str]] = {}
-    for (_, _, name), machines in by_node.items():
-        stays = sorted(machine.full_name for machine in machines if not machine.deleted)
-        for machine in machines if stays else ():
-            if machine.deleted:
-                found.setdefault(name, []).append(
-                    f"Machine {machine.full_name}, which is being deleted, has the same node as Machine {names(stays, 120)}: "
-                    "Cluster API deletes the Node with it, and cordons it until then. See which of them is left over, and "
-                    "whether this node is to stay, before that deletion goes on."
-                )
-    return found
 
 
 def _time_outs(cluster: Cluster) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.budgets import (
     eviction_policy,
     operator_budgets,
     pod_budgets,
-    pod_counts,
+    role_budgets,
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
@@ -43,7 +43,7 @@ READS: Final = union(
     launcher_pods.READS,
     node_health.READS,
     operator_budgets.READS,
-    pod_counts.READS,
+    role_budgets.READS,
     awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
@@ -370,12 +370,12 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
         return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
     choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
-        scaled = pod_counts.remedy(budget, pod_counts.owner(pod, cluster))
-        ways = _REMEDY_WITHOUT_SCALE if pod_budgets.lacks_scale(budget) else scaled
-        remedy = f"{ways}{choice}."
+        role = role_budgets.of_budget(pod, budget, cluster)
+        scaled = "" if pod_budgets.lacks_scale(budget) else role_budgets.remedy(pod, budget, cluster)
+        remedy = f"{scaled or _REMEDY_WITHOUT_SCALE}{choice}."
         stays = f"; pod {pod.name} cannot become ready there, as its node does not report" if choice and silent else ""
-        reason = f"{never}, so no pod can ever be evicted{stays}"
-        return Blocker(kind, namespace, name, reason, remedy, now=False, cause=ProblemCause.BUDGET)
+        so = "so no pod can ever be evicted" if role is None else f"and {role.words}"
+        return Blocker(kind, namespace, name, f"{never}, {so}{stays}", remedy, now=False, cause=ProblemCause.BUDGET)
     if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
         return None
     if starting := unhealthy_pods.starting(pod, budget, cluster):

@@ -117,7 +117,7 @@ def _of_machines(cluster: Cluster) -> Mapping[str, DrainStart]:
     """Return the drains of nodes whose Machine is being deleted, by node."""
     deleted = [machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind) if machine.deleted]
     return {
-        machine_nodes.node_name(machine, cluster): DrainStart(
+        machine_nodes.emptied_node(machine, cluster): DrainStart(
             DrainCause.MACHINE, clock.instant(machine.metadata["deletionTimestamp"].text), machine.name
         )
         for machine in deleted

@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import ProblemCause
 
@@ -104,6 +105,8 @@ def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
         return (
             _unknown(VmEvent.UPDATE, unread) if unread else EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, reason)
         )
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return EventForecast(VmEvent.UPDATE, EventEffect.REFUSED, removed.of_vms.reason, removed.of_vms.remedy)
     if lost_launchers.is_gone(vmi, cluster):
         return EventForecast(VmEvent.UPDATE, EventEffect.NOT_RUNNING, lost_launchers.REASON)
     if not vmis.running(vmi):

@@ -40,7 +40,7 @@ from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migrations, node_local_volumes, vmis, vms
-from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -59,6 +59,7 @@ READS: Final = union(
     lost_launchers.READS,
     vm_problems.READS,
     harvester_maintenance.READS,
+    removed_operators.READS,
 )
 """The fields that the forecast reads."""
 
@@ -208,6 +209,10 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vmi_evictions.reaction(vmi, cluster)
+    if removed_operators.kubevirt(cluster) is not None:  # its first check ends the migration
+        stops = evicted.effect is Effect.SHUTS_DOWN
+        asked = functools.partial(_migrate, vmi, state, cluster, find, evicted.strategy.phrase)
+        return _shut_down(vmi, cluster, find, evicted.reason) if stops else asked()
     if evicted.effect not in (Effect.EXTERNAL, Effect.BUDGET):
         vmi_evictions.demand_conditions(vmi, evicted.strategy)
     if evicted.effect in (Effect.REFUSED, Effect.NO_MIGRATION, Effect.MIGRATES):
@@ -246,6 +251,8 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
     """
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return _Verdict.blocks(removed.of_vms, f"{why}, but {removed.of_vms.reason}")
     kept = functools.partial(_kept, vmi, state, cluster, find)
     again = vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
@@ -347,6 +354,8 @@ def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
 
 
 def _shut_down(vmi: Object, cluster: Cluster, find: _Find, why: str, *, lost: bool = False) -> _Verdict:
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return _Verdict(VmOutcome.STOPS, f"{why}; {removed.of_vms.reason}", removed.of_vms.remedy)
     after = vmis.comes_back(vmi, cluster, lost=lost)
     if not after.comes:
         remedy = typed(after.remedy, typed_remedies.starts_again(vmi)) if after.remedy else ""

@@ -13,7 +13,6 @@ from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.control import control_plane_turn, owner_turns
-from virt_admit.forecasts.outage.control.owner_turns import Marked
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
@@ -327,7 +326,7 @@ def _turn(view: _Watch, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
     check = view.watch.check
     if check.kind is kinds.CAPI_MHC and machine_owners.decide(check):
         spent = detection(loss).low + (timeline.patience(check) or 0) // SECOND
-        return owner_turns.refusal(Marked(view.nodes[node], view.nodes, view.unhealthy, spent, loss))
+        return owner_turns.refusal(owner_turns.Marked(view.nodes[node], view.nodes, view.unhealthy, spent, loss))
     if check.kind is not kinds.NHC:
         return "", ()
     members = {each.name: each for each in selected_nodes.control_plane(view.watch.selection).objects}

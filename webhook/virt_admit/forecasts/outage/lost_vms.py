@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
@@ -106,6 +107,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
     if paused:
         return Fate(False, LossOutcome.OFF, f"its replica set {paused} is paused", "set its spec.paused to false")
+    if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
+        return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
     if after.comes and (copied := lost_storage.unfinished(vmi)):
         return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):

@@ -16,7 +16,7 @@ from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.node_health import PRESSURES
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE, SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import networks, vmis
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -176,9 +176,8 @@ def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cl
         known = waiting.reason if waiting is not None else f"{who} has not removed taint {key} from {name}"
         repair = waiting.remedy if waiting is not None else f"see why {who} does not remove it"
         others = {other: each for other, each in refusals.items() if other != name}
-        could = (
-            f"{name} could take it, but " if name in refusals else ""
-        )  # else whether virt-handler goes there is not known
+        # else whether virt-handler goes there is not known
+        could = f"{name} could take it, but " if name in refusals else ""
         words = advice_of(repair).rstrip(".")
         return Problem(
             f"{NOWHERE}{'; '.join((f'{could}{known}', *dict.fromkeys(_causes(others))))}",
@@ -377,8 +376,7 @@ def is_lasting(
 
 def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
-    claim = _broken_claim(causes)
-    if claim:
+    if claim := _broken_claim(causes):
         return f"repair claim {claim}, and do not stop the VM before"
     if all(" missing on " in cause for cause in causes):
         return _or("add a node or free that much on one", otherwise)
@@ -388,6 +386,8 @@ def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
         return _or(other or "add a node with the same processor", otherwise)
     if any(cause.startswith("CPU feature ") for cause in causes):  # of the node on which the guest was started
         return _or("restart the VM, which then needs the processor of the node where it starts", otherwise)
+    if {cause.removeprefix("taint ") for cause in causes} <= set(CONTROL_PLANE):
+        return _or("add a node, as these are control-plane nodes", otherwise)
     if all(cause.startswith("taint ") for cause in causes):
         return _or("remove the taint from one of the nodes, or let the VM tolerate it", otherwise)
     return _or("remove the causes on one of the nodes", otherwise)

@@ -14,7 +14,9 @@ from typing import Final
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import (
     broken_pods,
+    busy_volumes,
     driver_daemons,
+    driver_registrations,
     longhorn_nodes,
     longhorn_starts,
     missing_objects,
@@ -22,6 +24,8 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     node_pods,
 )
+from virt_admit.forecasts.placement.components.busy_volumes import BusyVolume
+from virt_admit.forecasts.placement.components.driver_registrations import UnknownNode
 from virt_admit.forecasts.placement.components.longhorn_nodes import LonghornReport
 from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
 from virt_admit.forecasts.placement.volume_attachments import AttachmentFault
@@ -29,11 +33,11 @@ from virt_admit.model import address_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV, PVC
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import capital, cut_middle
 from virt_admit.model.scheduler.pods import CONTAINERS
 
 READS: Final[Reads] = union(
@@ -42,6 +46,7 @@ READS: Final[Reads] = union(
     longhorn_nodes.READS,
     longhorn_starts.READS,
     driver_daemons.READS,
+    busy_volumes.READS,
     {
         POD: (
             "metadata.creationTimestamp",
@@ -51,6 +56,7 @@ READS: Final[Reads] = union(
             *(f"status.{kind}.state.waiting" for kind in CONTAINERS),
         ),
         PV: ("spec.csi.driver",),
+        PVC: ("spec.volumeName",),
     },
 )
 
@@ -113,7 +119,11 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
         error = "" if brief else cut_middle(_CALL.sub("", attachment.error).rstrip(". "), _WORDS)
         words = f"{attachment.what}: {error}" if error else attachment.what
     else:
-        words = cut_middle((_FAILED.sub(r"\1: ", said) if brief else said).rstrip(". "), _BRIEF if brief else _WORDS)
+        words = cut_middle(_FAILED.sub(r"\1: ", said).rstrip(". "), _BRIEF) if brief else _shown(said, pod, cluster)
+    if unknown := _unknown(said, on, cluster):
+        return f"volume {_VOLUME.findall(said)[0]} cannot be attached to {on}: {unknown.words}"
+    if busy := _busy(said, pod, cluster):
+        return busy.words if brief else f"{words}. {capital(busy.words)}"
     report = _report(said, on, cluster)
     if report is None:
         return words
@@ -138,8 +148,8 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         return missing.remedy
     if unregistered := node_drivers.named_by(said, on):
         return node_drivers.remedy(unregistered[1], unregistered[0], cluster)
-    if report := _report(said, on, cluster):
-        return report.remedy
+    if fault := _unknown(said, on, cluster) or _busy(said, pod, cluster) or _report(said, on, cluster):
+        return fault.remedy
     if plugin := network_plugins.NAMED.search(said):
         return network_plugins.remedy(plugin[1], pod, since, cluster)
     if named := _VOLUME.search(said):
@@ -148,9 +158,9 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         if driver and by_kubelet and (served := _served(driver, named[1], on, cluster)):
             return served
         if driver:
-            return typed(f"repair the volume in its storage ({driver})", _of_storage(named[1], cluster))
+            return _ask_driver(driver, named[1], on if by_kubelet else "", cluster)
     if attachment is not None and attachment.awaits and (driver := _driver(attachment.awaits, cluster)):
-        return typed(f"repair the volume in its storage ({driver})", _of_storage(attachment.awaits, cluster))
+        return _ask_driver(driver, attachment.awaits, "", cluster)
     return typed("see in the events of the pod what fails", kubectl("describe", POD, pod.name, pod.namespace))
 
 
@@ -158,7 +168,68 @@ def lasting_fault(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod that replaces this one certainly meets the same cause on each node."""
     on = pod.at("spec", "nodeName").text or ""
     found = _awaited(_said(pod, cluster), attachment_fault(pod, cluster), on, cluster)
-    return found is not None and found.lasts
+    busy = _busy(_said(pod, cluster), pod, cluster)
+    return (found is not None and found.lasts) or (busy is not None and busy.lasts)
+
+
+def _shown(said: str, pod: Object, cluster: Cluster) -> str:
+    """Return what keeps a pod from starting, shortened without its volume and the claim of that."""
+    framed = _FRAME.match(said)
+    if framed is None:
+        return cut_middle(said.rstrip(". "), _WORDS)
+    claim = _claim(pod, framed[2], cluster)
+    called = f"claim {claim} (volume {framed[2]})" if claim else f'volume "{framed[2]}"'
+    error = cut_middle(said[framed.end() :].rstrip(". "), _WORDS)
+    return f"{framed[1]} failed for {called}: {error}"
+
+
+_FRAME: Final = re.compile(r'(\w+Volume\.\w+) failed for volume "([\w.-]{1,250})" ?: ')
+
+
+def _claim(pod: Object, volume: str, cluster: Cluster) -> str:
+    """Return the claim of a pod that is bound to a volume; empty: none is, as far as is known."""
+    for claim in _claims(pod):
+        found = find(cluster, PVC, pod.namespace, claim)
+        if found is not None and found.at("spec", "volumeName").text == volume:
+            return claim
+    return ""
+
+
+def _claims(pod: Object) -> list[str]:
+    named = (each.at("persistentVolumeClaim", "claimName").text for each in pod.at("spec", "volumes").items())
+    return [name for name in named if name]
+
+
+def _unknown(said: str, on: str, cluster: Cluster) -> UnknownNode | None:
+    """Return that a driver does not know the node of a pod, where only an event tells its error."""
+    framed = _FRAME.match(said) if said.startswith("AttachVolume.") else None
+    if framed is None:
+        return None
+    return driver_registrations.unknown(_driver(framed[2], cluster), on, said[framed.end() :], cluster)
+
+
+def _busy(said: str, pod: Object, cluster: Cluster) -> BusyVolume | None:
+    """Return which node has a volume open that the kubelet cannot open on the node of a pod."""
+    named = _VOLUME.match(said) if said.startswith(_BY_KUBELET) else None
+    claim = _claim(pod, named[1], cluster) if named is not None else ""
+    if named is None or not claim:
+        return None
+    users = volume_attachments.users(pod.namespace, claim, cluster)
+    return busy_volumes.of(named[1], pod.at("spec", "nodeName").text or "", said, users, cluster)
+
+
+def _ask_driver(driver: str, volume: str, on: str, cluster: Cluster) -> str:
+    """Return where the cause of an error of a driver is to be found: whether its volume is whole is not known.
+
+    ``on``: the node whose kubelet met the error; empty: the controller of the driver did.
+    """
+    if _of_longhorn(volume, cluster) is not None:
+        return typed(f"repair the volume in its storage ({driver})", _of_storage(volume, cluster))
+    pod = (
+        node_pods.of_driver(driver, node_pods.of_node(on, cluster)) if on else node_pods.controller_of(driver, cluster)
+    )
+    who = f"driver {driver} logs about it on {on}" if on else f"the controller of driver {driver} logs about it"
+    return typed(f"see what {who}", node_pods.logs(pod) if pod is not None else _of_storage(volume, cluster))
 
 
 def _awaited(said: str, attachment: AttachmentFault | None, on: str, cluster: Cluster) -> LonghornCause | None:
@@ -178,9 +249,11 @@ def fails_on_its_node(pod: Object, cluster: Cluster) -> bool:
         return False  # the range is that of all nodes
     on = pod.at("spec", "nodeName").text or ""
     driver = node_drivers.named_by(said, on)
-    return (
-        network_plugins.NAMED.search(said) is not None or driver is not None or _report(said, on, cluster) is not None
-    )
+    attachment = attachment_fault(pod, cluster)
+    told = attachment is not None and attachment.of_node and said == attachment.words
+    unknown = told or _unknown(said, on, cluster) is not None
+    named = network_plugins.NAMED.search(said) is not None or driver is not None
+    return named or unknown or _report(said, on, cluster) is not None
 
 
 _BY_KUBELET: Final = ("MountVolume.", "MapVolume.")
@@ -208,11 +281,7 @@ def _served(driver: str, volume: str, on: str, cluster: Cluster) -> str:
         return broken.remedy
     if not longhorn_nodes.is_whole(volume, on, cluster):
         return ""
-    logs = (
-        shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, "--all-containers")
-        if pod is not None
-        else shell("kubectl", "describe", "node", argument(on))
-    )
+    logs = node_pods.logs(pod) if pod is not None else shell("kubectl", "describe", "node", argument(on))
     return typed(f"see why {on} cannot mount the volume, which is attached and has its data", logs)
 
 
@@ -224,8 +293,12 @@ def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
 
 
 def _of_storage(volume: str, cluster: Cluster) -> str:
-    own = next((each for each in cluster.known(LONGHORN_VOLUME) if each.name == volume), None)
+    own = _of_longhorn(volume, cluster)
     return about("describe", own, LONGHORN_VOLUME) if own is not None else kubectl("describe", PV, volume)
+
+
+def _of_longhorn(volume: str, cluster: Cluster) -> Object | None:
+    return next((each for each in cluster.known(LONGHORN_VOLUME) if each.name == volume), None)
 
 
 def _said(pod: Object, cluster: Cluster) -> str:
@@ -254,9 +327,8 @@ def said(pod: Object, cluster: Cluster) -> str:
 
 def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
     """Return why a volume of a pod cannot be attached to its node; None: nothing says so."""
-    claims = [each.at("persistentVolumeClaim", "claimName").text or "" for each in pod.at("spec", "volumes").items()]
     age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
     overdue = age is not None and age > _DETACHED
     return volume_attachments.fault(
-        pod.at("spec", "nodeName").text or "-", pod.namespace, claims, cluster, overdue=overdue
+        pod.at("spec", "nodeName").text or "-", pod.namespace, _claims(pod), cluster, overdue=overdue
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components import driver_registrations, node_drivers
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -80,6 +81,8 @@ class AttachmentFault(NamedTuple):
     """What the driver says, with how it is introduced."""
     awaits: str = ""
     """The PersistentVolume whose driver has not attached it to the node, and says so; empty: another cause is known."""
+    of_node: bool = False
+    """Whether it is certainly a fault of the node, so that another one may attach the claim."""
 
     @property
     def words(self) -> str:
@@ -109,7 +112,7 @@ def fault(
             if (here or moves) and (kept := _kept(attachment, claim, cluster)):
                 return kept
             if here and (error := _words(attachment, "attachError")):
-                return _not_attached(name, claim, error, cluster)
+                return _not_attached(attachment, claim, error, cluster)
             if moves and not here and overdue and _is_attached(attachment):
                 return _used(attachment, namespace, claim, cluster)
     return None
@@ -140,15 +143,28 @@ def _duration(attachment: Object, cluster: Cluster) -> str:
     return f" for {clock.duration(age)}" if age is not None else ""
 
 
-def _not_attached(name: str, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
+def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
     """Return why a volume cannot be attached: the pod that registers its driver is named, if the driver is missing."""
-    named = node_drivers.named_by(error)
+    named, name = node_drivers.named_by(error), volume(attachment)
+    on, attacher = attachment.at("spec", "nodeName").text or "", attachment.at("spec", "attacher").text or ""
+    if named is None and (unknown := driver_registrations.unknown(attacher, on, error, cluster)):
+        others = names(_fail_alike(attachment, cluster))
+        what = f"claim {claim}{f', like {others},' if others else ''} cannot be attached to {on}: {unknown.words}"
+        return AttachmentFault(what, unknown.remedy, of_node=True)
     if named is None:
         return AttachmentFault(f"volume {name} of claim {claim} cannot be attached", error=error, awaits=name)
     node, driver = named
     because = node_drivers.because(driver, node, cluster)
     what = f"claim {claim} cannot be attached: CSINode {node} does not contain driver {driver}{because}"
     return AttachmentFault(what, node_drivers.remedy(driver, node, cluster))
+
+
+def _fail_alike(attachment: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the other claims that the same driver does not attach to the same node."""
+    for other in entry(cluster, _of_node, attachment.at("spec", "nodeName").text or "") or ():
+        same = other.at("spec", "attacher").text == attachment.at("spec", "attacher").text
+        if same and other.name != attachment.name and _words(other, "attachError"):
+            yield from (claim.full_name for claim in entry(cluster, _claims, volume(other)) or ())
 
 
 def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> AttachmentFault:

@@ -274,7 +274,7 @@ def _deleted(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the Machines that are being deleted, by the name of their node."""
     found: dict[str, list[Object]] = {}
     for machine in (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted):
-        found.setdefault(machine_nodes.node_name(machine, cluster), []).append(machine)
+        found.setdefault(machine_nodes.emptied_node(machine, cluster), []).append(machine)
     return found
 
 

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.kinds import (
     FLEET_BUNDLE,
     HARVESTER_UPGRADE,
     LONGHORN_VOLUME,
+    MANAGED_CHART,
     NODE,
     RANCHER_CLUSTER,
     UPGRADE_PLAN,
@@ -29,6 +30,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.messages import cut, names
 from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.model.problems import ProblemCause, problem_of
 
 _MANAGED: Final = "harvesterhci.io/managed"
@@ -58,11 +60,12 @@ def unread(upgrades: Collection[str], cluster: Cluster) -> Iterator[Unseen]:
     if _waits_for_volumes(cluster):
         yield from more_may_exist(cluster, LONGHORN_VOLUME)
     if any(each.name in upgrades for kind in _RESUME for each in cluster.known(kind)):
-        for kind in (RANCHER_CLUSTER, FLEET_BUNDLE):
+        for kind in (RANCHER_CLUSTER, FLEET_BUNDLE, MANAGED_CHART):
             yield from more_may_exist(cluster, kind)
-    failing = [upgrade for upgrade, _ in _failing(upgrades, cluster)]
+    known = {upgrade.name for upgrade, _ in _failing(upgrades, cluster)}
+    known |= {each.order.name for each in managed_charts.standing(cluster)}
     for upgrade in _starting(upgrades, cluster):
-        if upgrade not in failing:
+        if upgrade.name not in known:
             yield from _stage_unknown(upgrade, cluster)
 
 

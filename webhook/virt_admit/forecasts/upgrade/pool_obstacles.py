@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.placement.components import stalled_machines
 from virt_admit.forecasts.remediation import (
     awaited_checks,
     awaited_return,
@@ -53,6 +54,7 @@ from virt_admit.model.node_updates import (
     upgrade_plans,
 )
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import check_scope, control_plane, fence_taints, machine_starts, machines
@@ -91,11 +93,13 @@ READS: Final[Reads] = union(
     kured.READS,
     node_health.READS,
     pod_evictions.READS,
+    stalled_machines.READS,
     machine_starts.SHORT_READS,
     machine_notes.READS,
     upgrade_plans.READS,
     talos_upgrades.READS,
     rancher_updates.READS,
+    managed_charts.READS,
     {CAPI_MHC: (), CAPI_CLUSTER: (), CAPI_MACHINE_SET: ("metadata.labels",)},
 )
 
@@ -185,6 +189,7 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
 
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
     return (
+        *managed_charts.standing(cluster),
         *upgrade_plans.standing(cluster),
         *talos_upgrades.standing(cluster),
         *rancher_updates.standing(cluster),
@@ -257,6 +262,7 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
 def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     """Yield why a MachineDeployment deletes no old Machine: the new one does not become a Node."""
     yield from _deadlocked(deployment, cluster)
+    yield from stalled(deployment, cluster)
     yield from (each.obstacle for each in _short_starts(deployment, cluster) if each.certain)
     found = machine_rollouts.held(deployment, cluster)
     if found is not None:
@@ -270,6 +276,14 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
             ),
             problem_of(ProblemCause.MACHINE_WAITS, machine),
         )
+
+
+def stalled(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield why a Machine of a MachineDeployment does not become a node here, whatever the rest of its Machines do."""
+    for each in stalled_machines.here(cluster):
+        if machine_pools.owner_key(each.machine) == _key(deployment):
+            problem = problem_of(ProblemCause.MACHINE_WAITS, each.machine)
+            yield Obstacle(each.why, capital(each.remedy), problem)
 
 
 def _deadlocked(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:

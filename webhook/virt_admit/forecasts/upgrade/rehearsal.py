@@ -28,6 +28,7 @@ from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.estimate_basis import Basis
 from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
+from virt_admit.forecasts.upgrade.pools import unpooled_nodes
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.savings import Saving
@@ -43,7 +44,9 @@ from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
 from virt_admit.model.messages import count
+from virt_admit.model.node_updates import cluster_updates
 from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
 READS: Final = union(drain_plan.READS, rollouts.READS, held_operators.READS)
@@ -110,6 +113,10 @@ class Rehearsal:
     """What KubeVirt and the operators of VMs say does not go on. ``possible`` is about the nodes alone."""
     reported: tuple[ReportedProblem, ...] = ()
     """What objects around the stops report as wrong."""
+    refused: RefusedReleases | None = None
+    """Which releases of OpenShift are refused. ``possible`` is about the others."""
+    before_nodes: str = ""
+    """What an update under way does before the nodes. Times count from their begin. Empty: nothing."""
 
 
 def rehearse(
@@ -144,7 +151,11 @@ def run(
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
     result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
-    return replace(result, operators=tuple(held_operators.of_cluster(cluster)))
+    result = replace(result, operators=tuple(held_operators.of_cluster(cluster)))
+    if result.driver is not Driver.MACHINE_CONFIG:
+        return result
+    release = cluster_updates.release(cluster)
+    return replace(result, refused=release.refused, before_nodes=release.before_nodes)
 
 
 def _run(
@@ -176,8 +187,8 @@ def _run(
         found = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
         return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
-    if plan.nodes and not begun and not any(pool.nodes for pool in pools):
-        unseen.append(f"no node belongs to a pool that {driver} updates. Use --by plain")
+    if plan.nodes and not begun and not any(pool.nodes or pool.obstacle for pool in pools):
+        unseen += unpooled_nodes.unknown(driver, cluster, of_machines=driver is Driver.CLUSTER_API)
     unseen += drain_waits.unknown(driver, plan, pools, begun, cluster)
     unseen += rollouts.doubts(driver, pools, cluster)
     unknown = [row for node in left for row in node.undecided]

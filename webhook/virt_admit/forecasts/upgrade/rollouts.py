@@ -364,8 +364,7 @@ def _pool_obstacle(pool: Object, own: Sequence[Object]) -> Obstacle | None:
     return None
 
 
-_LONGEST: Final = 300
-"""Characters of what a pool says: the operator names the node, and the error of its daemon comes last."""
+_LONGEST: Final = 300  # the operator names the node, and the error of its daemon comes last
 
 
 def _unpause(pool: Object, kind: Kind) -> str:
@@ -385,10 +384,11 @@ def _cluster_api(
         own = tuple(name for name in by_deployment.get((deployment.namespace, deployment.name), ()) if name in known)
         configured = machine_pools.at_once(deployment, len(own))
         at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
-        obstacles = (*_deployment_paused(deployment), *pool_obstacles.without_machine(deployment, cluster))
         pool = Pool(f"MachineDeployment {deployment.full_name}", own, at_once, limit="maxSurge + maxUnavailable")
         pool = _continued(pool, phases, known)
-        yield replace(pool, obstacle=next(iter(obstacles), None) if pool.to_do or pool.failing else None)
+        held = (*_deployment_paused(deployment), *pool_obstacles.without_machine(deployment, cluster))
+        left = held if pool.to_do or pool.failing else pool_obstacles.stalled(deployment, cluster)
+        yield replace(pool, obstacle=next(iter(left), None))
 
 
 def _deployment_paused(deployment: Object) -> Iterator[Obstacle]:

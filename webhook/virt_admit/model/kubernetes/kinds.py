@@ -246,6 +246,7 @@ VM_SNAPSHOT: Final = Kind(
 VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
     plural="virtualmachinesnapshotcontents", kind="VirtualMachineSnapshotContent"
 )
+VM_RESTORE: Final = VM_SNAPSHOT._replace(plural="virtualmachinerestores", kind="VirtualMachineRestore")
 DATA_VOLUME: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datavolumes", "DataVolume", numerous=True)
 DATA_SOURCE: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "datasources", "DataSource")
 STORAGE_CLASS: Final = Kind("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False)
@@ -313,6 +314,7 @@ CAPI_MACHINE_SET: Final = Kind("cluster.x-k8s.io", ("v1beta2", "v1beta1"), "mach
 KUBEADM: Final = Kind(
     "controlplane.cluster.x-k8s.io", ("v1beta2", "v1beta1"), "kubeadmcontrolplanes", "KubeadmControlPlane"
 )
+IP_CLAIM: Final = Kind("ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim")
 BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")
 HARVESTER_UPGRADE: Final = Kind("harvesterhci.io", ("v1beta1",), "upgrades", "Upgrade")
 HARVESTER_SETTING: Final = Kind("harvesterhci.io", ("v1beta1",), "settings", "Setting", namespaced=False)
@@ -321,6 +323,7 @@ PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
 FORKLIFT_PLAN: Final = Kind("forklift.konveyor.io", ("v1beta1",), "plans", "Plan")
 RANCHER_CLUSTER: Final = Kind("provisioning.cattle.io", ("v1",), "clusters", "Cluster")
 FLEET_BUNDLE: Final = Kind("fleet.cattle.io", ("v1alpha1",), "bundles", "Bundle")
+MANAGED_CHART: Final = Kind("management.cattle.io", ("v3",), "managedcharts", "ManagedChart")
 TALOS_UPGRADE: Final = Kind(
     "tuppr.home-operations.com", ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False
 )

@@ -28,6 +28,8 @@ from virt_admit.model.node_updates import (
     update_acknowledgements,
     updaters,
 )
+from virt_admit.model.node_updates.operators import release_refusals
+from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
 _RELATED: Final = "status.relatedObjects"
@@ -35,6 +37,7 @@ READS: Final[Reads] = union(
     clock.READS,
     config_pool_updates.READS,
     incompatible_operators.READS,
+    release_refusals.READS,
     {
         MACHINE_CONFIG_POOL: ("spec.paused",),
         CLUSTER_VERSION: (),
@@ -68,6 +71,17 @@ class ClusterUpdate(NamedTuple):
     """What the update of the nodes rests on."""
     operators: tuple[Object, ...] = ()
     """The operators for which ``stop`` waits."""
+    refused: RefusedReleases | None = None
+    """What would refuse the next update. None: nothing, or an update was asked for or is under way."""
+    before_nodes: str = ""
+    """What an update under way does before the nodes; empty: none is, or it is at the nodes."""
+
+
+def refusals(cluster: Cluster) -> tuple[str, ...]:
+    """Return why another minor release is refused, also where no update goes there."""
+    version = find(cluster, CLUSTER_VERSION, "", NAME)
+    refused = release_refusals.of_version(version, cluster) if version is not None else None
+    return tuple(each.reason for each in refused.by) if refused is not None else ()
 
 
 def release(cluster: Cluster) -> ClusterUpdate:
@@ -91,7 +105,7 @@ def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
     if not rolling:
         return found
     held = (found.stop.reason,) if found.stop is not None else ()
-    return ClusterUpdate(notes=(*held, *found.notes))
+    return ClusterUpdate(notes=(*held, *found.notes), refused=found.refused)
 
 
 def _asked(version: Object) -> str:
@@ -161,6 +175,8 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
     if acknowledge or not refusing:
         return acknowledge or typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
+    if len(refusing) == 1:
+        return release_refusals.of_operator(refusing[0], cluster).remedy
     which = names((each.name for each in refusing), 120)
     return typed(f"Resolve what ClusterOperator {which} asks for", about("describe", refusing[0], CLUSTER_OPERATOR))
 
@@ -176,7 +192,8 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
     target = version.at("status", "desired", "version").text or "the release"
     last = next(iter(version.at("status", "history").items()), version["-"])
     if last["state"].text != "Partial":
-        return ClusterUpdate(notes=tuple(_before_the_next(version, cluster)))
+        refused = release_refusals.of_version(version, cluster)
+        return ClusterUpdate(notes=tuple(_before_the_next(cluster)), refused=refused)
     reached = _reached_nodes(target, cluster)
     if reached:
         return ClusterUpdate()
@@ -192,8 +209,19 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
         return ClusterUpdate(stop, operators=tuple(each for each, _ in sick))
     if failing["status"].text in ("True", "Unknown"):
         return ClusterUpdate(doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}")
-    progress = f": {cut(_words(progressing), 200)}" if _words(progressing) else ""
-    return ClusterUpdate(notes=(f"the operators that come before the nodes finish first{progress}",))
+    progress = f": {cut(_words(progressing).rstrip('.'), 200)}" if _words(progressing) else ""
+    age = clock.since(last["startedTime"].text, cluster)
+    lasts = f" for {clock.duration(age)}" if age is not None else ""
+    running = f"The update to {target} has been under way{lasts}{progress}"
+    before = f"{running}. The nodes come after the operators"
+    return ClusterUpdate(notes=tuple(_after_this(version, cluster)), before_nodes=before)
+
+
+def _after_this(version: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what would refuse the next minor release. It does not concern the update under way."""
+    if refused := release_refusals.of_version(version, cluster):
+        why = "; ".join(each.reason for each in refused.by)
+        yield f"only a later update to another minor release is refused: {why}"
 
 
 def _reached_nodes(target: str, cluster: Cluster) -> bool | None:
@@ -213,12 +241,8 @@ def _repair(version: Object, sick: Sequence[tuple[Object, str]]) -> str:
     return typed(what, about("describe", sick[0][0], CLUSTER_OPERATOR))
 
 
-def _before_the_next(version: Object, cluster: Cluster) -> Iterator[str]:
+def _before_the_next(cluster: Cluster) -> Iterator[str]:
     """Yield what would hold the next update of a cluster that is not updated now."""
-    refused = version.condition("Upgradeable")
-    if refused["status"].text == "False":
-        why = ": ".join(filter(None, (refused["reason"].text, cut_middle(_words(refused), 300))))
-        yield f"the update stays in the present minor release, as Upgradeable is False ({why})"
     sick = _sick(cluster)
     if sick:
         which = names((f"{each.name}, which {state}" for each, state in sick), 120)

@@ -302,7 +302,11 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
 
 def _machine(node: Object, cluster: Cluster) -> Cordon | None:
     name = machine_in_deletion(node, cluster)
+    own = find(cluster, CAPI_MACHINE, *name.split("/", 1)) if name else None
+    new = machine_nodes.successor(own, cluster) if own is not None else None
     goes = "The node does not come back; a new one may take its place."
+    if new is not None:
+        goes = f"The node came back with Machine {new.full_name}, and goes at the end of that deletion."
     return Cordon(f"the deletion of Machine {name}", goes, quiet=True) if name else None
 
 
@@ -313,7 +317,7 @@ def machine_in_deletion(node: Object, cluster: Cluster) -> str:
 
 def _deleted_machines(cluster: Cluster) -> Mapping[str, str]:
     deleted = [machine for kind in (CAPI_MACHINE, MACHINE) for machine in cluster.known(kind) if machine.deleted]
-    return {machine_nodes.node_name(machine, cluster): machine.full_name for machine in deleted}
+    return {machine_nodes.emptied_node(machine, cluster): machine.full_name for machine in deleted}
 
 
 def _fence(node: Object, cluster: Cluster) -> Cordon | None:

@@ -99,6 +99,14 @@ def upgrades(cluster: Cluster) -> Iterator[PoolUpdate]:
             yield _progress(latest, form, cluster)
 
 
+def keeps_launchers(cluster: Cluster) -> bool:
+    """Return whether an upgrade of Harvester is under way, which switches workload updates of KubeVirt off meanwhile.
+
+    Its drains move the VMs (package/upgrade/upgrade_manifests.sh#disable_kubevirt_workload_live_migration).
+    """
+    return any(each.kind == HARVESTER_UPGRADE.kind for each in upgrades(cluster))
+
+
 def has_failed(cluster: Cluster) -> bool:
     """Return whether the last upgrade of Harvester has ended with an error."""
     latest = ((form, _latest(form, cluster)) for form in _FORMS)

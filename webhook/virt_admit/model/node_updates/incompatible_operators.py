@@ -26,8 +26,8 @@ _NAMED: Final = re.compile(r"maximum supported OCP version for ([a-z0-9-]+)/([A-
 _MINOR: Final = re.compile(r"^(.*-)([0-9]{1,4})\.([0-9]{1,4})$")
 
 
-def remedy(words: str, cluster: Cluster) -> str:
-    """Return how to update the operators that a refusal names; empty: it names none."""
+def remedy(words: str, cluster: Cluster, *, ordered: bool = True) -> str:
+    """Return how to update the operators that a refusal names; empty: none. ``ordered``: one waits."""
     found = list(dict.fromkeys(_NAMED.findall(words)))
     if not found:
         return ""
@@ -35,7 +35,9 @@ def remedy(words: str, cluster: Cluster) -> str:
     also = f" (and likewise for {others})" if others else ""
     (namespace, installed, most), *_ = found
     way, command = _way(namespace, installed, cluster)
-    then = f"The ordered update starts by itself once {installed} is replaced by one that supports more than {most}"
+    until = f"{installed} is replaced by one that supports more than {most}"
+    begin = "The ordered update starts by itself once" if ordered else "It is refused until"
+    then = f"{begin} {until}"
     return typed(f"{way}{also}. {then}", command)
 
 

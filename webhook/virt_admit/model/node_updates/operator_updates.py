@@ -25,14 +25,17 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle
+from virt_admit.model.node_updates.operators import bundle_unpacking
 
 READS: Final[Reads] = union(
+    bundle_unpacking.READS,
     clock.READS,
     refused_upgrades.READS,
     {
         SUBSCRIPTION: (
             *CONDITIONS,
             "spec.name",
+            "spec.sourceNamespace",
             "status.conditions.lastTransitionTime",
             "status.conditions.message",
             "status.conditions.reason",
@@ -91,8 +94,12 @@ def _of(subscription: Object, cluster: Cluster) -> Iterator[HeldOperator]:
     now, then = (_release(status[each].text or "") for each in ("installedCSV", "currentCSV"))
     step = f" from {now} to {then}" if now and then and now != then else ""
     what = "the update" if now else "the installation"
-    reason = f"{what} of operator {package}{step} is stuck{_since(fault.since, cluster)}: {fault.what}: {fault.words}"
-    brief = f"{what}{f' to {then}' if step else ''} is stuck: {cut(fault.what, 120)}: {cut_middle(fault.words, 240)}."
+    why = f": {fault.cause}" if fault.cause else ""
+    reason = (
+        f"{what} of operator {package}{step} is stuck{_since(fault.since, cluster)}: {fault.what}: {fault.words}{why}"
+    )
+    said = bundle_unpacking.brief(fault.words) if why else cut_middle(fault.words, 240)
+    brief = f"{what}{f' to {then}' if step else ''} is stuck: {cut(fault.what, 120)}: {said}{why}."
     yield HeldOperator(subscription, reason, fault.remedy, brief)
 
 
@@ -117,6 +124,8 @@ class _Fault(NamedTuple):
     words: str
     since: str | None
     remedy: str
+    cause: str = ""
+    """What holds it, if another object does."""
 
 
 def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -128,12 +137,11 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         words = _words(found["message"].text)
         changed = found["lastTransitionTime"].text or subscription.at("status", "lastUpdated").text
         if found["status"].text == "True" and words and (name == _PLAN_FAILED or _is_long(changed, cluster)):
-            remedy = _of_words(words, subscription) or typed(
-                "Correct what it names", about("edit", subscription, SUBSCRIPTION)
-            )
-            yield _Fault(
-                f"Subscription {subscription.full_name} {what}", words, found["lastTransitionTime"].text, remedy
-            )
+            unpack = bundle_unpacking.failure(subscription, None, words, cluster)
+            edited = typed("Correct what it names", about("edit", subscription, SUBSCRIPTION))
+            remedy = unpack.remedy if unpack is not None else _of_words(words, subscription) or edited
+            told, since = f"Subscription {subscription.full_name} {what}", found["lastTransitionTime"].text
+            yield _Fault(told, words, since, remedy, unpack.cause if unpack is not None else "")
 
 
 _CATALOG: Final = re.compile(r"\bsource ([a-z0-9.-]{1,200})/([a-z0-9.-]{1,200})")
@@ -175,9 +183,10 @@ def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     own = subscription.condition(_PLAN_FAILED)
     words = _words(plan.at("status", "message").text or installed["message"].text or own["message"].text)
     since = installed["lastTransitionTime"].text or own["lastTransitionTime"].text
-    yield _Fault(
-        f"InstallPlan {plan.full_name} failed", words or "it does not say why", since, _after(plan, words, cluster)
-    )
+    unpack = bundle_unpacking.failure(subscription, plan, words, cluster)
+    remedy = unpack.remedy if unpack is not None else _after(plan, words, cluster)
+    told, said = f"InstallPlan {plan.full_name} failed", words or "it does not say why"
+    yield _Fault(told, said, since, remedy, unpack.cause if unpack is not None else "")
 
 
 def _after(plan: Object, words: str, cluster: Cluster) -> str:

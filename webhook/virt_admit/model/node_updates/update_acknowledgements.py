@@ -23,13 +23,14 @@ _ACKS: Final = ("openshift-config", "admin-acks")
 _KEY: Final = re.compile(r"ack-\d+\.\d+-[A-Za-z0-9._-]*[A-Za-z0-9]")
 
 
-def remedy(words: str, version: Object, cluster: Cluster) -> str:
+def remedy(words: str, version: Object, cluster: Cluster, *, ordered: bool = True) -> str:
     """Return how to acknowledge what a refused update demands; empty: it demands nothing of that kind.
 
     Args:
         words: what the cluster-version operator says.
         version: the ClusterVersion.
         cluster: the cluster.
+        ordered: an update waits for it.
     """
     upgradeable = version.condition("Upgradeable")
     said = " ".join(filter(None, (words, upgradeable["reason"].text, upgradeable["message"].text)))
@@ -39,7 +40,8 @@ def remedy(words: str, version: Object, cluster: Cluster) -> str:
     namespace, name = _ACKS
     if keys:
         data = {"data": dict.fromkeys(keys, "true")}
-        what = "Check what the message asks for. Only then acknowledge it, after which the update starts by itself"
+        then = ", after which the update starts by itself" if ordered else ""
+        what = f"Check what the message asks for. Only then acknowledge it{then}"
         return typed(what, merge_patch(_CONFIG_MAP, name, namespace, data))
     gates = shell("kubectl", "get", "configmap", _GATES[1], "-n", _GATES[0], "-o", "yaml")
     what = f'Check what the message asks for. Only then set its key to "true" in ConfigMap {name} of {namespace}'

@@ -11,7 +11,7 @@ from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, merge_patch, typed
-from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes import kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import CONTROL_PLANE_SET, MACHINE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -60,8 +60,10 @@ def refusal(node: str, cluster: Cluster) -> str:
 
 def is_held(machine: Object) -> bool:
     """Return whether a Machine that is being deleted stays because it holds a member of etcd."""
+    if not machine.deleted or kinds.of(machine) is not MACHINE:
+        return False
     hooks = machine.at("spec", "lifecycleHooks", "preDrain").items()
-    return machine.deleted and any((hook["name"].text, hook["owner"].text) == _HOOK for hook in hooks)
+    return any((hook["name"].text, hook["owner"].text) == _HOOK for hook in hooks)
 
 
 def held_nodes(cluster: Cluster) -> frozenset[str]:

@@ -33,6 +33,8 @@ from virt_admit.model.lookups import find
 WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
 """The label of a pod that Cluster API does not evict (api/core/v1beta2/machinedrainrules_types.go#PodDrainLabel)."""
 
+_TERMINATING: Final = "waitForPreTerminateHookStartTime"
+
 READS: Final[Reads] = union(
     machine_nodes.READS,
     {
@@ -42,6 +44,7 @@ READS: Final[Reads] = union(
             "spec.nodeVolumeDetachTimeout",
             "status.deletion.nodeDrainStartTime",
             "status.deletion.waitForNodeVolumeDetachStartTime",
+            f"status.deletion.{_TERMINATING}",
             "status.conditions",
             "status.v1beta2.conditions",
             "spec.clusterName",
@@ -124,7 +127,20 @@ def is_left_to_machine(node: str, cluster: Cluster) -> bool:
     """Return whether a node is left to its Machine, which is being deleted and has drained it or waits for a hook before."""
     machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
     done = (each for each in machines if is_drained(each) or holding_hooks(each))
-    return any(machine_nodes.node_name(each, cluster) == node for each in done)
+    return any(machine_nodes.emptied_node(each, cluster) == node for each in done)
+
+
+def cordons_again(machine: Object) -> bool:
+    """Return whether Cluster API certainly cordons the node of a Machine that is being deleted at each look.
+
+    It does not while a hook holds the drain, once a time-out is over, and in newer releases once it has
+    written when the wait for the last hooks began (machine_controller.go#isNodeDrainAllowed).
+    """
+    spared = _NOT_DRAINED in machine.annotations or bool(holding_hooks(machine)) or timeout(machine) is not None
+    return machine.deleted and not spared and not machine.at("status", "deletion", _TERMINATING).present
+
+
+_NOT_DRAINED: Final = "machine.cluster.x-k8s.io/exclude-node-draining"
 
 
 def terminate_wait(machine: Object) -> str | None:

@@ -256,6 +256,18 @@ def overdue_of_openshift(cluster: Cluster) -> Sequence[OverdueMachine]:
     return cluster.cached(_overdue_of_openshift)
 
 
+def described(machine: Object, cluster: Cluster) -> OverdueMachine:
+    """Return for how long a Machine has no node, and what it waits for. Whether that is too long is not judged."""
+    age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
+    shortage = bare_metal.host_shortage(machine, cluster)
+    return OverdueMachine(machine, _words(machine, age, shortage), age is not None, shortage)
+
+
+def is_open(machine: Object, *steps: str) -> bool:
+    """Return whether a Machine says of one of these conditions that it is not True."""
+    return any(_is_open(machine_drain.condition(machine, step)) for step in steps)
+
+
 def _overdue_of_capi(cluster: Cluster) -> Sequence[OverdueMachine]:
     return list(_overdue(CAPI_MACHINE, cluster))
 
@@ -276,8 +288,7 @@ def _overdue(kind: Kind, cluster: Cluster) -> Iterator[OverdueMachine]:
         failed = machine.at("status", "phase").text == "Failed" if kind is MACHINE else bool(failure(machine))
         age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
         if failed or age is None or age > limit:
-            shortage = bare_metal.host_shortage(machine, cluster)
-            yield OverdueMachine(machine, _words(machine, age, shortage), failed or age is not None, shortage)
+            yield described(machine, cluster)._replace(certain=failed or age is not None)
 
 
 def _words(machine: Object, age: timedelta | None, shortage: str) -> str:

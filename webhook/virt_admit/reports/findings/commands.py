@@ -55,6 +55,11 @@ controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
 def _default(obj: Object, kind: Kind) -> str:
     if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
+    if obj.annotations:  # the mark of Fleet
+        from virt_admit.model.node_updates.rancher import fleet_objects  # noqa: PLC0415 - few objects have it
+
+        if chart := fleet_objects.chart_of(obj):
+            return fleet_objects.edit(chart)
     return _see(obj, kind) if kind in _SEEN_ONLY else about("edit", obj, kind)
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model import sanitize
-from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule
+
+if TYPE_CHECKING:
+    from virt_admit.model.evidence.reported import ReportedProblem
 
 _NO_PATH: Final = Path()
 _NOWHERE: Final = Location("", 0, 0, 0, 0)
@@ -80,13 +82,17 @@ def of_file(request: Request, response: Response, document: Document, label: str
 def without_object(request: Request, label: str = "") -> Request:
     """Return a request with the part of its object that reports print, and with this label."""
     obj = request.obj or Object({})
-    keys = ("name", "generateName", "namespace", "uid", *_OWNED.get(obj.kind, ()))
+    keys = ("name", "generateName", "namespace", "uid", "deletionTimestamp", *_OWNED.get(obj.kind, ()))
     metadata = {key: obj.metadata[key].value for key in keys if obj.metadata[key].present}
     labels = {label: obj.labels[label]} if label in obj.labels else {}
+    if (mark := obj.annotations.get(_APPLIED)) is not None:
+        metadata["annotations"] = {_APPLIED: mark}
     identity = {"apiVersion": obj.api_version, "kind": obj.kind, "metadata": metadata | {"labels": labels}}
     return request._replace(obj=Object(identity, obj.namespace), old=None)
 
 
+_APPLIED: Final = "objectset.rio.cattle.io/id"
+"""What reports need of the annotations: the mark of Fleet, which takes changes in its charts alone."""
 _OWNED: Final = dict.fromkeys(("VirtualMachineInstance", "VirtualMachine"), ("ownerReferences",))
 """What reports need of the metadata of an object: a VMI is changed through its VM, and a VM of a pool repeats the pool."""
 

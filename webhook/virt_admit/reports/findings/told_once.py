@@ -27,11 +27,13 @@ ONGOING: Final = frozenset(
     (
         "cluster-component-not-ready",
         "cluster-operator-held",
+        "cluster-removal-stuck",
         "cluster-update-held",
         "health-check-refuses-now",
         "kubevirt-update-held",
         "machine-without-node",
         "migration-retry-loop",
+        "namespace-deletion-stuck",
         "nm-stuck",
         "nm-vm-blocks-drain",
         "node-agent-taint-left",
@@ -47,6 +49,8 @@ ONGOING: Final = frozenset(
         "node-update-held",
         "pdb-blocks-vm-drain",
         "pod-budget-blocks-drain",
+        "vm-copy-stuck",
+        "vm-deletion-stuck",
         "vm-instancetype-missing",
         "vm-network-missing",
         "vm-start-stuck",
@@ -69,6 +73,7 @@ The others are about what would happen.
 DOWN: Final = frozenset(
     (
         "cluster-component-not-ready",
+        "cluster-removal-stuck",
         "node-not-reporting",
         "vm-start-stuck",
         "vmi-paused-by-io-error",

@@ -54,7 +54,9 @@ def page(
         verdict=_verdict(result, start),
         tiles=tiles,
         causes_title="What stops it, and what happens to VMs",
-        causes=worst_first((*_stops(result), *_operators(result), *_health_checks(result), *_moves(result.vms))),
+        causes=worst_first(
+            (*_stops(result), *_operators(result), *_refused(result), *_health_checks(result), *_moves(result.vms))
+        ),
         figures=(_gantt(result.waves),) if result.waves else (),
         tables=tuple(_tables(result, start)),
         notes=tuple((title, lines) for title, lines in _notes(result) if lines),
@@ -72,7 +74,18 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.operators:
         nodes = f"The nodes are not the reason: their update alone would complete within {within}.{until}"
         return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
-    return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}")
+    before = f" {ended(result.before_nodes)}" if result.before_nodes else ""
+    if result.refused is not None:
+        which = f"{result.refused.within}, not for {result.refused.targets}"
+        return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}, for {which}.{until}{before}")
+    return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}{before}")
+
+
+def _refused(result: Rehearsal) -> Iterator[PageCause]:
+    if result.refused is not None:
+        title = f"refuses {result.refused.targets}"
+        for refusal in result.refused.by:
+            yield PageCause(SEVERE, title, "", refusal.reason, refusal.remedy, ())
 
 
 def _operators(result: Rehearsal) -> Iterator[PageCause]:

@@ -15,6 +15,7 @@ from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.node_updates.node_phases import Phase
+from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,10 @@ class UpgradeReport:
     """KubeVirt and operators of VMs that do not become ready, or whose update is stuck. ``possible`` is about nodes alone."""
     reported: tuple[ReportedProblem, ...]
     """What objects around the stops report as wrong, in their words."""
+    refused: RefusedReleases | None
+    """Releases of OpenShift that are refused. ``possible`` is about the others. Null: none is."""
+    before_nodes: str | None
+    """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -125,6 +130,8 @@ def report(result: Rehearsal) -> UpgradeReport:
         duration_if_fixed=result.if_fixed.duration if result.if_fixed is not None else None,
         operators=result.operators,
         reported=result.reported,
+        refused=result.refused,
+        before_nodes=result.before_nodes or None,
     )
 
 

@@ -17,10 +17,15 @@ _UPDATERS: Final = re.compile(
 
 
 def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
-    """Return a rehearsal with what the objects that its stops name, those around them, and updaters report."""
+    """Return a rehearsal with what the objects that its stops name, and those around them, report.
+
+    Where nothing stops it, what updaters report counts: it may be what the rehearsal does not know.
+    """
     stops = tuple(text for stop in result.stops for text in (stop.reason, stop.remedy))
     held = tuple(text for operator in result.operators for text in (operator.reason, operator.remedy))
     said = (*stops, *held)
     named = reported.around_named(cluster, said) if said else ()
-    updaters = reported.of_cluster(cluster, (*said, *(each.text for each in named)), _UPDATERS)
+    refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)
+    told = (*said, *(each.text for each in named), *refused, result.before_nodes, *result.rests_on)
+    updaters = () if stops else reported.of_cluster(cluster, told, _UPDATERS)
     return replace(result, reported=(*named, *updaters[: reported.MOST - len(named)]))

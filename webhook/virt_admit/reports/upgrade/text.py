@@ -31,7 +31,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """
     stops = result.possible is False
     lines = [] if stops else [*_operators(result)]
-    lines += [_of_nodes(result, start), *_progress(result.progress, result.stops), ""]
+    lines += [_of_nodes(result, start), *_release(result), *_progress(result.progress, result.stops), ""]
     lines += [*_operators(result), ""] if stops and result.operators else []
     lines += _stops(result.stops)
     lines += [f"reported: {problem}" for problem in result.reported]
@@ -65,8 +65,28 @@ def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {result.duration.clock(start)}" if start is not None else ""
     more = "more " if result.progress is not None else ""
-    yes = "The nodes are not the reason, their update alone would complete" if result.operators else "Yes"
-    return f"{yes}: {nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}in {span(result.duration)}{until}."
+    after = " after the operators" if result.before_nodes else ""
+    what = f"{nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}"
+    return f"{_yes(result)}: {what}in {span(result.duration)}{after}{until}."
+
+
+def _yes(result: Rehearsal) -> str:
+    if result.operators:
+        return "The nodes are not the reason, their update alone would complete"
+    if result.refused is None:
+        return "Yes"
+    return f"Yes for {result.refused.within}, no for {result.refused.targets}"
+
+
+def _release(result: Rehearsal) -> Iterator[str]:
+    """Yield how far an update of OpenShift is, and what refuses the next minor release."""
+    if result.before_nodes:
+        times = ": the times below count from then" if result.waves else ""
+        yield f"{result.before_nodes}{times}."
+    if result.refused is not None:
+        for refusal in result.refused.by[:_MOST]:
+            yield f"No for {result.refused.targets}: {ended(refusal.reason)}"
+            yield f"  to do: {refusal.remedy}"
 
 
 _BY: Final = {
@@ -180,7 +200,9 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:
             yield f"  … {len(waves) - _MOST} more waves …"
-        begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {when(wave.start, start)}"
+        first = result.before_nodes and start is None and wave.start.high == 0
+        at = "after the operators" if first else when(wave.start, start)
+        begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {at}"
         yield f"  {begins}, ends {when(wave.end, start)}: {some(wave.nodes)}"
     if waves:
         yield ""

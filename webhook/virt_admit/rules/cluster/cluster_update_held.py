@@ -1,13 +1,15 @@
-"""An update of OpenShift that was asked for does not reach the nodes.
+"""An update of OpenShift does not reach the nodes, or the next minor release is refused.
 
 **Why.** The cluster-version operator has not accepted the release, or an operator that comes before the nodes is degraded. No
-node, no pool and no VM is the cause, and the update does not go on by itself.
+node, no pool and no VM is the cause, and the update does not go on by itself. While Upgradeable is
+False, another minor release is refused. Updates within the present one are accepted. It is reported if
+the channel goes beyond the present one.
 
 **Fix.** Resolve what the ClusterVersion names. ``virt-admit upgrade`` has the remedy with its command.
 """
 
 from virt_admit.model.commands import shell
-from virt_admit.model.messages import cut_middle, ended
+from virt_admit.model.messages import advice_of, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, rule, union
 
@@ -23,11 +25,15 @@ _LONGEST = 160
     sources=(
         "openshift/cluster-version-operator:pkg/cvo/status.go#setReleaseAcceptedCondition",
         "openshift/cluster-version-operator:pkg/cvo/internal/operatorstatus.go#checkOperatorHealth",
+        "openshift/cluster-version-operator:pkg/payload/precondition/clusterversion/upgradeable.go#Run",
     ),
 )
 def check(version: Object, context: Context) -> Findings:
-    stop = cluster_updates.release(context.cluster).stop
-    if stop is not None and version.name == cluster_updates.NAME:
+    if version.name != cluster_updates.NAME:
+        return
+    update = cluster_updates.release(context.cluster)
+    stop, refused = update.stop, update.refused
+    if stop is not None:
         why = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
         begin, colon, said = why.partition(": ")
         text = f"{begin}{colon}{cut_middle(said, max(_LONGEST - len(begin), 60))}"
@@ -38,3 +44,13 @@ def check(version: Object, context: Context) -> Findings:
             problem=stop.id,
             command=shell("virt-admit", "upgrade"),  # its remedies say what to check before
         )
+    if refused is None or not refused.wanted:
+        return
+    path = version.at("spec", "channel").path
+    for refusal in refused.by:
+        which = f"{refused.targets} is refused, releases of {refused.present} are not"
+        text = f"{which}: {ended(refusal.brief)}"
+        message = check.first_that_fits(path, f"{text} {advice_of(refusal.remedy)}", text)
+        own = refusal.kind == CLUSTER_VERSION.kind  # its remedies say what to check before
+        command = shell("virt-admit", "upgrade") if own else command_of(refusal.remedy)
+        yield Finding(path, message, value=refusal.name, command=command)

@@ -3,6 +3,9 @@
 **Why.** Its node never comes: no host or instance is free, or the host does not start, or its kubelet does not join. The room
 for VMs that it was made for is missing. A MachineSet that is scaled down later may delete a Machine that works instead.
 
+Cluster API itself may wait: its controllers need a node too, and one that does not tolerate the taints of control-plane nodes
+finds none when the last other node is replaced.
+
 An hour is enough, or twice the time of the slowest Machine whose node came. A Machine that is being deleted does not count.
 
 **Fix.** Provide what it waits for. Or mark it for deletion, and lower the replicas of its MachineSet: it is deleted first then.
@@ -10,6 +13,7 @@ An hour is enough, or twice the time of the slowest Machine whose node came. A M
 
 from collections.abc import Mapping
 
+from virt_admit.forecasts.placement.components import stalled_machines
 from virt_admit.forecasts.remediation import control_plane_deadlocks
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about
@@ -41,6 +45,7 @@ _REPLICAS = ("spec.replicas", "status.readyReplicas")
     reads=union(
         machine_starts.READS,
         control_plane_deadlocks.READS,
+        stalled_machines.READS,
         {MACHINE: (), CAPI_MACHINE: (), MACHINE_SET: _REPLICAS, CAPI_MACHINE_SET: _REPLICAS},
     ),
     action=Action.WARN,
@@ -61,6 +66,11 @@ def check(machine: Object, context: Context) -> Findings:
         yield Finding(path, message, value=machine.name, command=command_of(stuck.remedy))
         return
     is_capi = kinds.of(machine) is CAPI_MACHINE
+    stalled = stalled_machines.of_cluster(context.cluster).get(machine.full_name) if is_capi else None
+    if stalled is not None:
+        message = check.first_that_fits(path, f"{sentence(stalled.why)} {advice_of(stalled.remedy)}", stalled.why)
+        yield Finding(path, message, value=machine.name, command=command_of(stalled.remedy))
+        return
     late = context.cluster.cached(_late_of_capi if is_capi else _late_of_openshift).get(machine.full_name)
     if late is not None and late.certain:
         owner = _set_of(machine, context)

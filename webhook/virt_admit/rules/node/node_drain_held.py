@@ -105,7 +105,7 @@ def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:
 
 def _deleted(node: str, cluster: Cluster) -> Iterator[Object]:
     machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted)
-    yield from (each for each in machines if machine_nodes.node_name(each, cluster) == node)
+    yield from (each for each in machines if machine_nodes.emptied_node(each, cluster) == node)
 
 
 def _spared(node: str, machine: Object | None, cluster: Cluster) -> Iterator[str]:

@@ -16,6 +16,7 @@ from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
 from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.scheduler.resources import show
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, choice, param, rule, union
 
@@ -30,7 +31,7 @@ class Params:
 
 @rule(
     kinds=(NODE,),
-    reads=union(failover.READS, node_initializers.READS),
+    reads=union(failover.READS, node_initializers.READS, removed_operators.READS),
     action=Action.WARN,
     event="NoFailover",
     at_admission=False,
@@ -39,7 +40,7 @@ class Params:
 )
 def check(node: Object, context: Context[Params]) -> Findings:
     params, cluster = context.params, context.cluster
-    if params.tolerate.nodes < 1:
+    if params.tolerate.nodes < 1 or removed_operators.kubevirt(cluster):  # then nothing starts a VM
         return
     tolerance = Tolerance(nodes=params.tolerate.nodes)
     everything = params.count == "everything"

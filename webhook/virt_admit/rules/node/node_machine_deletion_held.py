@@ -1,7 +1,9 @@
-"""The Machine of a node is being deleted for long and waits for a hook.
+"""The Machine of a node is being deleted for long and waits for a hook, or another Machine has that node by now.
 
 **Why.** The controller of a hook holds the deletion, and no time-out ends that. The node stays: it is not drained, or it stays
 after its drain. Where the controller of the hook is gone, or waits for a Machine that nothing makes, the deletion never ends.
+A node that was installed again with its name has a new Machine: Cluster API cordons it for the old one, and deletes it in the
+end.
 
 **Fix.** ``virt-admit explain node/NAME`` says what the hook waits for. Provide that, or repair the controller of the hook. The
 hook must stay: it guards data or the quorum of etcd.
@@ -10,15 +12,19 @@ hook must stay: it guards data or the quorum of etcd.
 from datetime import timedelta
 
 from virt_admit.forecasts.drain import node_notes
+from virt_admit.forecasts.drain.control import machine_twins
+from virt_admit.forecasts.drain.control.machine_twins import TwinMachine
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import etcd_guard, machine_drain
 from virt_admit.rule import (
     CAPI_MACHINE,
     MACHINE,
     NODE,
     Action,
+    Cluster,
     Context,
     Finding,
     Findings,
@@ -57,13 +63,34 @@ test of its operator gives a roll-out of three virtual machines an hour."""
     ),
 )
 def check(node: Object, context: Context) -> Findings:
-    for held in node_notes.held_deletions(context.cluster).get(node.name, ()):
-        age = clock.since(held.machine.metadata["deletionTimestamp"].text, context.cluster)
+    path, cluster = node.metadata["name"].path, context.cluster
+    see = shell("virt-admit", "explain", f"node/{node.name}")
+    left = {each.machine.full_name: each for each in machine_twins.of_node(node.name, cluster)}
+    for held in node_notes.held_deletions(cluster).get(node.name, ()):
+        twin = left.pop(held.machine.full_name, None)
+        age = _age(held.machine, cluster)
         if age is None or age < (_OF_ETCD if etcd_guard.is_held(held.machine) else _PATIENCE):
             continue
-        path = node.metadata["name"].path
-        message = (
-            f"Machine {cut(held.machine.full_name, 60)} is being deleted for {clock.duration(age)}, but its hook "
-            f"{cut(held.hooks[0], 50)} is set, which no time-out ends. Provide what the hook waits for."
-        )
-        yield Finding(path, message, value=node.name, command=shell("virt-admit", "explain", f"node/{node.name}"))
+        hook = f"its hook {cut(held.hooks[0], 60)} is set, which no time-out ends."
+        begin = f"{_begin(held.machine, twin, age)}, but {hook}"
+        message = f"{begin} {held.brief or 'Provide what the hook waits for.'}"
+        yield Finding(path, message, value=node.name, command=see)
+    for twin in left.values():
+        age = _age(twin.machine, cluster)
+        if age is not None and age >= _PATIENCE:
+            message = f"{_begin(twin.machine, twin, age)}. See what its deletion waits for."
+            yield Finding(path, message, value=node.name, command=see)
+
+
+def _age(machine: Object, cluster: Cluster) -> timedelta | None:
+    return clock.since(machine.metadata["deletionTimestamp"].text, cluster)
+
+
+def _begin(machine: Object, twin: TwinMachine | None, age: timedelta) -> str:
+    lasts, name = clock.duration(age), cut(machine.full_name, 60)
+    if twin is None:
+        return f"Machine {name} is being deleted for {lasts}"
+    again = "cordoned again and again, because " if machine_drain.cordons_again(machine) else ""
+    return (
+        f"{again}Machine {name} has this node next to Machine {names(twin.stay, 60)} and is being deleted for {lasts}"
+    )

@@ -10,6 +10,7 @@ from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.model.commands import shell
 from virt_admit.model.messages import advice_of, command_of, cut, ended, first_within
 from virt_admit.model.node_updates import rancher_updates, talos_upgrades, upgrade_plans
+from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.rule import (
     HARVESTER_UPGRADE,
     KUBERNETES_UPGRADE,
@@ -30,7 +31,13 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(PLAN, HARVESTER_UPGRADE, UPGRADE_PLAN, TALOS_UPGRADE, KUBERNETES_UPGRADE),
-    reads=union(upgrade_plans.READS, talos_upgrades.READS, rancher_updates.READS, {HARVESTER_UPGRADE: ()}),
+    reads=union(
+        upgrade_plans.READS,
+        talos_upgrades.READS,
+        rancher_updates.READS,
+        managed_charts.READS,
+        {HARVESTER_UPGRADE: ()},
+    ),
     action=Action.WARN,
     event="UpdateHeld",
     at_admission=False,

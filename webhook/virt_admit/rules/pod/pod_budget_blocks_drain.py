@@ -4,7 +4,7 @@
 never completes, and an upgrade stops there.
 
 **Fix.** Run so many pods that one may go, or write ``maxUnavailable: 1``. A share is rounded up: 80 % lets one of five
-pods go, and none of four.
+pods go, and none of four. If it selects only the pod with a role, such as a primary, let another pod take the role over.
 
 A budget that no cluster has counted pods for yet, as in a file, is compared with the replicas that Deployments,
 StatefulSets and ReplicaSets of its namespace name. Where an autoscaler sets them, only the form of the budget counts.
@@ -14,7 +14,14 @@ whether the operator makes way.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
-from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, operator_budgets, pod_budgets, pod_counts
+from virt_admit.forecasts.drain.budgets import (
+    evicted_pods,
+    eviction_policy,
+    operator_budgets,
+    pod_budgets,
+    pod_counts,
+    role_budgets,
+)
 from virt_admit.model.kubernetes import selectors, workloads
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
@@ -44,7 +51,7 @@ from virt_admit.rule import (
 @rule(
     kinds=(PDB,),
     reads=union(
-        {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)}, workloads.READS, pod_counts.READS
+        {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)}, workloads.READS, role_budgets.READS
     ),
     action=Action.WARN,
     event="DrainBlocked",
@@ -76,7 +83,7 @@ def check(budget: Object, context: Context) -> Findings:
         return
     pod, path = others[0], _limit(budget)
     begin = f"{never}, so {count(len(others), 'pod')} can never be evicted (such as {pod.name[:63]}) and drains hang. "
-    remedy = pod_counts.remedy(budget, pod_counts.owner(pod, context.cluster))
+    remedy = role_budgets.remedy(pod, budget, context.cluster)
     choices = []
     if any(each for each in others if eviction_policy.choice(each, budget, context.cluster)):
         choices.append(f"{begin}{remedy}, or unhealthyPodEvictionPolicy: AlwaysAllow.")

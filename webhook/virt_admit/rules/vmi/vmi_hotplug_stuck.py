@@ -5,7 +5,8 @@
 ``Detaching`` up to KubeVirt 1.8.1.
 
 **Fix.** Remove what the finding names. After an unplug and a new plug at once: unplug the volume, wait until its status and
-its pod ``hp-volume-…`` are gone, and plug it again, or restart the VM.
+its pod ``hp-volume-…`` are gone, and plug it again, or restart the VM. If ``status.activePods`` still names launcher pods
+that have ended, virt-handler does not find the one that runs: delete those that have ended.
 """
 
 from virt_admit.model import messages
@@ -59,6 +60,7 @@ from virt_admit.rule import (
         "kubevirt/kubevirt:pkg/virt-controller/watch/vmi/storage.go#processHotplugVolumeStatus",
         "https://github.com/kubevirt/kubevirt/pull/16159",
         "https://github.com/kubevirt/kubevirt/pull/17139",
+        "https://github.com/kubevirt/kubevirt/pull/18287",
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:

@@ -25,6 +25,8 @@ from virt_admit.model.kubernetes.cluster import unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
+from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
 from virt_admit.model.messages import advice_of, command_of, names, sentence
 from virt_admit.rule import (
     API_SERVICE,
@@ -40,6 +42,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Path,
     ProblemCause,
     Unseen,
     problem_of,
@@ -98,6 +101,7 @@ _NEEDED = {
     reads=union(
         service_endpoints.READS,
         api_discovery.READS,
+        removed_operators.READS,
         node_health.READS,
         webhook_requests.READS,
         {
@@ -132,6 +136,9 @@ def check(obj: Object, context: Context) -> Findings:
             return
         if problem:
             path = webhook.at("clientConfig", "service", "name").path
+            if (removed := removed_operators.kubevirt(context.cluster)) and removed.leaves(obj):
+                yield _leftover(path, problem, removed)
+                continue
             broken = _broken_pod(service, context.cluster)
             itself = _keeps_itself_down(webhook, service, context.cluster)
             said = None if itself else _deadlock(obj, webhook, problem, failing, context.cluster)
@@ -145,6 +152,14 @@ def check(obj: Object, context: Context) -> Findings:
                 problem=problem_of(ProblemCause.COMPONENT, obj),
                 command=said[1],
             )
+
+
+def _leftover(path: Path, problem: str, removed: RemovedProduct) -> Finding:
+    """Return that an object is left of KubeVirt, whose removal does not end: that finding has the remedy."""
+    message = f"{problem}, as KubeVirt is being removed ({removed.obj.full_name}). Delete this object."
+    cause = problem_of(ProblemCause.COMPONENT, removed.obj)
+    most = Action.AUDIT
+    return Finding(path, message, problem=cause, max_action=most, command=removed.command)
 
 
 def _failing(webhook: Field, cluster: Cluster) -> Iterator[str]:
@@ -259,6 +274,9 @@ def _api_service(obj: Object, cluster: Cluster) -> Findings:
         return
     problem = _problem(cluster, namespace, name)
     if not problem:
+        return
+    if (removed := removed_operators.kubevirt(cluster)) and removed.leaves(obj):
+        yield _leftover(service["name"].path, problem, removed)
         return
     effect = "virtctl fails" if group == "subresources.kubevirt.io" else "requests of its group fail"
     remedy = api_discovery.remedy(obj, cluster)

@@ -15,7 +15,23 @@ from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.workload_updates import Reach, Update
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.rule import KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, count, rule
+from virt_admit.model.node_updates import harvester_upgrades
+from virt_admit.model.node_updates.rancher import fleet_objects
+from virt_admit.rule import (
+    HARVESTER_UPGRADE,
+    KUBEVIRT,
+    VMI,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    count,
+    cut,
+    rule,
+    union,
+)
 
 MOVING, REFUSING, FAILING, UNKNOWN = "migrating", "refusing eviction", "failing to migrate", "undetermined"
 WHY = {
@@ -31,7 +47,7 @@ GOES_ON = "KubeVirt goes on by itself; those that cannot migrate wait for a rest
 
 @rule(
     kinds=(KUBEVIRT,),
-    reads=vm_outcomes.READS,
+    reads=union(vm_outcomes.READS, harvester_upgrades.READS, {HARVESTER_UPGRADE: ()}),
     action=Action.WARN,
     at_admission=False,
     sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
@@ -49,6 +65,13 @@ def check(kubevirt: Object, context: Context) -> Findings:
         said = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common()) or "names cannot be read"
         why = f"{said}. {GOES_ON if goes_on else 'Run virt-admit drain --all for details.'}"
         yield from more_may_exist(context.cluster, VMI)
+    elif chart := fleet_objects.chart_of(kubevirt):
+        if unread := list(more_may_exist(context.cluster, HARVESTER_UPGRADE)):
+            yield from unread
+            return
+        goes_on = harvester_upgrades.keeps_launchers(context.cluster)
+        off = f"updates are switched off. List LiveMigrate in spec.values of ManagedChart {cut(chart, 60)}."
+        why = "the upgrade of Harvester, which is under way, moves them when it drains their nodes." if goes_on else off
     else:
         why = "updates are switched off. List LiveMigrate."
     yield Finding(

@@ -4,7 +4,7 @@
 them. CPU, memory and volume hotplugs use the same controller and never complete.
 
 **Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema then sets ``LiveMigrate``.
-Only an empty list switches updates off.
+Only an empty list switches updates off. Where Fleet writes KubeVirt, as in Harvester, change the values of its ManagedChart.
 """
 
 from virt_admit.forecasts.drain import workload_updates
@@ -12,7 +12,12 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import each
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, Unseen, rule
+from virt_admit.model.node_updates.rancher import fleet_objects
+from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, Unseen, cut, rule
+
+_HARVESTER = "harvester"
+"""The chart that switches updates off while Harvester is upgraded, and sets them again
+(harvester/harvester:package/upgrade/upgrade_manifests.sh#disable_kubevirt_workload_live_migration)."""
 
 
 @rule(
@@ -31,11 +36,12 @@ def check(obj: Object, context: Context) -> Findings:
     number = _outdated(obj, context.cluster)
     now = f" ({number} now)" if number else ""
     alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
-    yield Finding(
-        workload_updates.block(obj).path,
-        f"outdated VMs{now} and hotplugs wait until an administrator restarts each VM. List LiveMigrate{alternative}.",
-        value=(),
-    )
+    add = f"List LiveMigrate{alternative}."
+    if chart := fleet_objects.chart_of(obj):
+        done = "An upgrade of Harvester ends that itself; otherwise list" if chart == _HARVESTER else "List"
+        add = f"{done} LiveMigrate in spec.values of ManagedChart {cut(chart, 40)}."
+    wait = f"outdated VMs{now} and hotplugs wait until an administrator restarts each VM"
+    yield Finding(workload_updates.block(obj).path, f"{wait}. {add}", value=())
 
 
 def _outdated(obj: Object, cluster: Cluster) -> int | None:

@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.budgets import drain_cleaner, guard_budgets, longhorn_budgets, rook_osds
+from virt_admit.forecasts.drain.budgets import (
+    drain_cleaner,
+    guard_budgets,
+    longhorn_budgets,
+    postgres_budgets,
+    rook_osds,
+)
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -44,6 +50,7 @@ READS: Final = union(
     longhorn_budgets.READS,
     drain_cleaner.READS,
     guard_budgets.READS,
+    postgres_budgets.READS,
     rook_osds.READS,
     {
         CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets",),
@@ -304,6 +311,7 @@ _OPERATORS: Final = (
     Operator("Longhorn", longhorn_budgets.is_csi, longhorn_budgets.csi),
     Operator("Rook", _is_of_rook, _rook),
     Operator("CloudNativePG", lambda budget: _owner(budget, *_CNPG) is not None, _cloudnative_pg),
+    Operator("Zalando's Postgres operator", postgres_budgets.wrote, postgres_budgets.judge),
     Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),
     Operator("ECK", lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None, _elasticsearch),
     Operator("OpenShift", guard_budgets.is_guard, guard_budgets.guard),

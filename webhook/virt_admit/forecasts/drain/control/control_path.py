@@ -29,7 +29,8 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, mor
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.kubevirt.settings import configuration, versions
+from virt_admit.model.kubevirt.settings import configuration, removed_operators, versions
+from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
 from virt_admit.model.messages import sentence
 from virt_admit.model.scheduler.pods import FINISHED
 
@@ -39,6 +40,7 @@ READS: Final[Reads] = union(
     webhook_reach.READS,
     virt_handlers.READS,
     awaited_return.READS,
+    removed_operators.READS,
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
@@ -92,6 +94,9 @@ class _State(NamedTuple):
 
 def of_node(cluster: Cluster, node: str) -> ControlPath:
     """Return the control path as a drain of the node needs it, as far as it is known. Never raises."""
+    removed = removed_operators.kubevirt(cluster)
+    if removed is not None:
+        return _without_kubevirt(removed, node, cluster)
     found: list[Hindrance] = []
     components: list[Component] = []
     for name in (API, CONTROLLER):
@@ -111,6 +116,12 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
         found.append(Hindrance(HANDLER, POD.kind, reason=handler.reason, remedy=handler.remedy))
     found += webhook_reach.hindrances(cluster, node, without=frozenset(_judged_services(cluster)))
     return ControlPath(tuple(components), tuple(found))
+
+
+def _without_kubevirt(removed: RemovedProduct, node: str, cluster: Cluster) -> ControlPath:
+    """Return the control path without KubeVirt: its removal is the one cause of all VMs, which their forecasts tell."""
+    others = webhook_reach.hindrances(cluster, node, without=frozenset(removed.services))
+    return ControlPath((), tuple(others))
 
 
 def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:

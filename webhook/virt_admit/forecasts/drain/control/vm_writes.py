@@ -42,6 +42,11 @@ def refused_change(vm: Object, cluster: Cluster) -> Problem | None:
     return found or _refused(vm, _SPEC, "it cannot be changed", cluster)
 
 
+def refused_update(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return which webhook refuses the request that takes a finalizer from a VM; None: none, or none is known."""
+    return _refused(vm, _SPEC, "its finalizer cannot be removed", cluster)
+
+
 def _refused(vm: Object, request: InterceptedRequest | None, effect: str, cluster: Cluster) -> Problem | None:
     known = cluster.cached(_webhooks)
     if request is None or not known:

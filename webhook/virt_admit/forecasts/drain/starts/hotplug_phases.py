@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import unattached_volumes
+from virt_admit.forecasts.drain.starts.storage import ended_launchers
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -105,6 +106,8 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     node = vmi.at("status", "nodeName").text or ""
     if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
+    if phase == "AttachedToNode" and (ended := ended_launchers.of(vmi, cluster)) is not None:
+        return _of(f"the guest lacks it: {ended.words}", ended.remedy)
     if phase == "AttachedToNode":
         reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
         return _of(reason, "see what virt-handler logs about it", _logs_of_handler(node, cluster))

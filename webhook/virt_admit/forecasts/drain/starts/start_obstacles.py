@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.starts import (
     unplaced,
 )
 from virt_admit.forecasts.drain.starts.devices import missing_devices
+from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks
@@ -68,6 +69,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         or unfinished_resizes.problem(vmi, cluster)
         or stuck_starts.of_vm(vm, vmi, cluster)
         or rejected_pods.problem(vm, vmi, cluster)
+        or provisioners.of_vm(vmi, cluster)
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
         or hotplug_phases.of_start(vmi, cluster)

@@ -15,6 +15,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
 from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
+from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events
@@ -37,6 +38,7 @@ READS: Final[Reads] = union(
     pod_starts.READS,
     filling_pods.READS,
     waiting_disks.READS,
+    provisioners.READS,
     {
         CDI: (),
         HCO: (),
@@ -53,7 +55,6 @@ READS: Final[Reads] = union(
         PVC: (
             "metadata.annotations.volume.kubernetes.io/selected-node",
             "metadata.uid",
-            "spec.dataSourceRef.kind",
             "spec.resources.requests.storage",
             "spec.storageClassName",
             "spec.volumeName",
@@ -155,8 +156,7 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
         if claim is not None and claim.at("status", "phase").text == "Pending":
             pending = _pending(claim, work, cluster)
             if pending is not None:
-                waits = f"claim {name} is Pending: {pending.reason}"
-                return pending._replace(reason=f"{begin}: {waits}", brief=waits)
+                return _of_claim(disk, name, pending, begin)
     if killed := filling_pods.killed(work.pods, begin, cluster):
         return killed
     if failed_pod := _of_pods(vm, disk, work, begin, cluster):
@@ -170,6 +170,14 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
         return _problem(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
+
+
+def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem:
+    """Return why a disk is not filled whose claim is Pending: that it waits for a first consumer is not why."""
+    waits = f"claim {claim} is Pending: {pending.reason}"
+    own = f"its claim is Pending: {pending.reason}" if claim == disk.name else waits
+    first = disk.at("status", "phase").text in waiting_disks.FIRST_START
+    return pending._replace(reason=f"{begin.partition(' (')[0] if first else begin}: {own}", brief=waits)
 
 
 def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:
@@ -309,10 +317,8 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
     if found["provisioner"].text == _STATIC:
         why = _free(claim, cluster)
         return _another(claim, why, work, cluster) if why else None
-    said = events.last_warning(claim, "ProvisioningFailed", None, cluster)
-    if said:
-        repair = f"repair the provisioner {found['provisioner'].text} or class {name}"
-        return _problem(cut_middle(said, _LONGEST), repair, described)
+    if failed := provisioners.problem(claim, found, None, cluster):
+        return failed
     unscheduled = _unschedulable(work.pods)
     return _problem(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
 

@@ -13,10 +13,11 @@ from virt_admit.forecasts.drain.starts import scattered_disks
 from virt_admit.forecasts.drain.starts.devices import missing_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.components import left_taints
-from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
+from virt_admit.forecasts.placement.components import left_taints, stalled_machines
+from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, KUBEVIRT, PVC
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CSI_CAPACITY, KUBEVIRT, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -32,7 +33,12 @@ from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import Claim, VolumePlace
 
 READS: Final[Reads] = union(
-    candidates.READS, left_taints.READS, missing_devices.READS, scattered_disks.READS, tsc.READS
+    candidates.READS,
+    left_taints.READS,
+    missing_devices.READS,
+    scattered_disks.READS,
+    stalled_machines.READS,
+    tsc.READS,
 )
 
 _VOLUME: Final = "volume of claim "
@@ -245,6 +251,31 @@ _CAUSE: Final = ProblemCause.NO_TARGET
 # --- all others ----------------------------------------------------------------------------------------------------
 
 
+def _awaited(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return that only control-plane nodes are left, and the next node does not come; None: that is not so."""
+    refusals = no_target.kubevirt_refusals(target, cluster)
+    if not refusals or not all(why in _CONTROL_PLANE for why in refusals.values()):
+        return None
+    why, remedy = _next_machine(cluster)
+    if not why:
+        return None
+    begin = "only control-plane nodes are left, and the next node does not come: "
+    return Problem(f"{begin}{why}", remedy, ProblemCause.NO_TARGET)
+
+
+def _next_machine(cluster: Cluster) -> tuple[str, str]:
+    """Return why a Machine does not become a node of this cluster, and the remedy; empty: none is known."""
+    stalled = stalled_machines.here(cluster)
+    if stalled:
+        return stalled[0].why, stalled[0].remedy
+    waiting = stalled_machines.waiting(cluster)
+    if not waiting:
+        return "", ""
+    remedy = typed("provide what that Machine waits for", about("describe", waiting[0].machine, CAPI_MACHINE))
+    return waiting[0].why, remedy
+
+
+_CONTROL_PLANE: Final = frozenset(f"taint {key}" for key in nodes.CONTROL_PLANE)
 _ENDS: Final[Mapping[str, str]] = {
     ProblemCause.NO_ROOM: "It starts by itself once there is room",
     ProblemCause.NO_NODE_READY: "It starts by itself once that node is ready",
@@ -255,6 +286,8 @@ def _other(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     found = no_target.reason(target, cluster, moves=False, starts=True)
     if found is None:
         return None
+    if found.cause == ProblemCause.NO_TARGET and (awaited := _awaited(target, cluster)) is not None:
+        return awaited
     reason = found.reason.replace("no other node", "no node", 1)
     ends = _ENDS.get(found.cause, _STAYS)
     return Problem(f"{reason}. {ends}", typed(found.remedy, found.command), found.cause)

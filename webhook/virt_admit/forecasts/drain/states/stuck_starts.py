@@ -14,7 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
-from virt_admit.forecasts.placement.components import unattached_networks
+from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -25,7 +25,7 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import cut, cut_middle, names
+from virt_admit.model.messages import capital, cut, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -33,6 +33,7 @@ READS: Final[Reads] = union(
     pod_starts.READS,
     unattached_networks.READS,
     virt_handlers.READS,
+    refused_owners.READS,
     {KUBEVIRT: (), VMI: ("metadata.uid", "spec", "status.phase", "status.nodeName", "status.conditions.message")},
     {VMI: ("status.phaseTransitionTimestamps",), POD: ("metadata.labels", "metadata.uid")},
     {VM: ("status.conditions.message", "status.volumeUpdateState")},
@@ -138,6 +139,10 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     if without := unattached_networks.of_start(vmi, pod, cluster):
         return without
     if said := unsynchronized(vmi):
+        if refused := refused_owners.of(vmi, said, cluster):
+            reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.words)}"
+            short = f"{synchronizer(vmi)}: {refused.words}"
+            return Problem(reason, refused.remedy, ProblemCause.NOT_REPORTED, brief=short)
         reason, brief = (f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF))
         return Problem(reason, _unsynchronized_remedy(vmi, pod, said, cluster), ProblemCause.NOT_REPORTED, brief=brief)
     entered = clock.instant(migrations.entered(vmi, "Scheduled"))
@@ -160,13 +165,21 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
 
 
 def _unsynchronized_remedy(vmi: Object, pod: Object | None, said: str, cluster: Cluster) -> str:
-    """Return what ends that a controller cannot start a VMI: the log of its guest says more than virt-handler does."""
+    """Return what ends that a controller cannot start a VMI: the log of the component that fails says more."""
     described = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
     if not is_handed_over(vmi):
         known = pod_refusals.remedy(vmi, said, cluster)
         return known or typed("correct what this names, or stop the VM", described)
+    node = vmi.at("status", "nodeName").text or ""
+    if not said.startswith(_BY_LAUNCHER) and (handler := virt_handlers.pod(cluster, node)) is not None:
+        logs = shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace)
+        return typed(f"see what virt-handler on {node}, which fails, logs about it, correct that, or stop the VM", logs)
     logs = shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace) if pod else described
     return typed("see what its launcher logs about it, correct that, or stop the VM", logs)
+
+
+_BY_LAUNCHER: Final = "server error. command "
+"""How an error begins that the launcher gave to virt-handler (pkg/virt-handler/cmd-client/errors.go)."""
 
 
 def unsynchronized(vmi: Object) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
@@ -44,6 +45,35 @@ def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | No
     rated = [(_share(name, words), each) for name, each in named if _OF_DRIVERS.search(name)]
     best = max(rated, key=lambda each: each[0], default=(0.0, None))
     return best[1] if best[0] > _ENOUGH else None
+
+
+def controller_of(driver: str, cluster: Cluster) -> Object | None:
+    """Return a pod of the controller of a CSI driver, by its name; None: none is known."""
+    words = sorted({*re.split(r"[^a-z0-9]+", driver.lower())} - _ENDS, key=len, reverse=True)
+    rated = [
+        (_share(_CONTROLS.sub("", name), words), "csi" in name, pod)
+        for pod in sorted(cluster.known(POD), key=lambda each: each.full_name)
+        if _CONTROLS.search(name := _owner(pod)) and pod.at("status", "phase").text == "Running"
+    ]
+    best = max(rated, key=lambda each: each[:2], default=(0.0, False, None))
+    return best[2] if best[0] > _ENOUGH else None
+
+
+_CONTROLS: Final = re.compile(r"controller|provisioner|attacher")
+_HASH: Final = re.compile(r"-[a-z0-9]{1,10}\Z")
+"""How a Deployment names its ReplicaSets."""
+
+
+def _owner(pod: Object) -> str:
+    """Return the name of the Deployment or StatefulSet of a pod; empty: it has none."""
+    owner = pod.controller
+    kind, name = (owner["kind"].text, owner["name"].text or "") if owner is not None else ("", "")
+    return _HASH.sub("", name) if kind == "ReplicaSet" else name if kind == "StatefulSet" else ""
+
+
+def logs(pod: Object) -> str:
+    """Return the command that shows the logs of all containers of a pod."""
+    return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, "--all-containers")
 
 
 _MULTUS: Final = ("kube-multus-ds", "multus", "rke2-multus", "rke2-multus-ds")

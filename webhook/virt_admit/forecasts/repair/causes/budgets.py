@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets, pod_counts
+from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets, pod_counts, role_budgets
 from virt_admit.forecasts.drain.budgets.pod_counts import PodOwner
 from virt_admit.forecasts.placement import candidates, pod_starts
 from virt_admit.forecasts.repair import controllers, queries
@@ -106,7 +106,8 @@ def _more_pods(problem: RootProblem, budget: Object, selected: Sequence[Object],
     number = pod_budgets.enough(budget)
     more = number - expected
     found = pod_counts.owner(selected[0], cluster) if selected else None
-    if not number or more < 1 or found is None:
+    role = role_budgets.of_budget(selected[0], budget, cluster) if selected else None
+    if not number or more < 1 or found is None or role is not None:
         return problem.remedy or "its owner decides"
     if more > _MOST:
         return f"it would take {more} pods more. {problem.remedy}"

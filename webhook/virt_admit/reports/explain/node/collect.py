@@ -105,7 +105,8 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
     begun = upgrade.progress is not None and any(each.node == name for each in upgrade.progress.in_flight)
     begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)
-    return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops)
+    before = upgrade.before_nodes or None
+    return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops, before)
 
 
 def _rules(name: str, cluster: Cluster, opinion: Opinion) -> tuple[tuple[JudgedRule, ...] | None, tuple[str, ...]]:

@@ -39,6 +39,8 @@ class UpgradeOfNode:
     end: Range | None
     stops: tuple[str, ...]
     """Why this node stops the upgrade."""
+    before_nodes: str | None = None
+    """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.node.collect import NodeForecasts
-from virt_admit.reports.explain.node.report import NodeReport
+from virt_admit.reports.explain.node.report import NodeReport, UpgradeOfNode
 from virt_admit.reports.explain.said_once import Said, once, without_remedy
 from virt_admit.reports.explain.vm.repetitions import ABOVE
 from virt_admit.reports.explain.vm.text import rules, titled
@@ -62,14 +62,23 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
     return [title, *found, ""] if found else []
 
 
+def _begin(found: UpgradeOfNode) -> tuple[str, str]:
+    if found.start is None:
+        return "begun", "yes, it is under way"
+    first = found.before_nodes is not None and found.start.high == 0
+    return "begins after", "the operators" if first else span(found.start)
+
+
 def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str, str]]:
     """Yield the place of the node in an upgrade. ``said``: what the report has told above."""
     found = report.upgrade
     yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
         yield "because", once(found.because, (*said, *(Said(ABOVE, note) for note in report.drain.notes)))
+    if found.before_nodes is not None:
+        yield "first", found.before_nodes
     if found.end is not None:
-        yield ("begins after", span(found.start)) if found.start is not None else ("begun", "yes, it is under way")
+        yield _begin(found)
         yield "ends after", span(found.end)
     for stop in found.stops:
         subject, colon, why = stop.partition(": ")

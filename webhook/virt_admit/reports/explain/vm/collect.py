@@ -30,6 +30,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain.report import MissingOnNode
@@ -90,7 +91,7 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         strategy_from=origin,
         migratable=migratable,
         candidates=nodes,
-        short=tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items())) if placement else None,
+        short=_short(placement, cluster),
         migrations=around.migrations,
         queue=around.queue,
         budgets=around.budgets,
@@ -107,6 +108,13 @@ def report(found: FoundVm, cluster: Cluster, opinion: Opinion, unreadable: Colle
         notes=tuple(status_notes.notes(found, cluster, migrates=_migrates(events))),
         unseen=named,
     )
+
+
+def _short(placement: Placement | None, cluster: Cluster) -> tuple[MissingOnNode, ...] | None:
+    """Return why each other node refuses a VM; None: not known. Without KubeVirt the nodes are not why."""
+    if placement is None or removed_operators.kubevirt(cluster) is not None:
+        return () if placement is not None else None
+    return tuple(MissingOnNode(*each) for each in sorted(placement.refusals.items()))
 
 
 def _places(

@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.problems import Problem
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.vm.report import BudgetOfVm, VolumeOfVm
@@ -76,7 +77,9 @@ def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> It
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
     may_start = found.vmi is None or phase == "Succeeded"  # with RerunOnFailure it fails while the VMI is Failed
     startable = known is not None and known.start is not None and may_start
-    if startable and found.vm is not None and vm_writes.refused_start(found.vm, cluster) is None:
+    vm = found.vm
+    kubevirt = removed_operators.kubevirt(cluster) is None
+    if startable and kubevirt and vm is not None and not vm.deleted and not vm_writes.refused_start(vm, cluster):
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"
     yield shell("kubectl", "describe", kind, argument(found.name), *where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance, vm_events, vmi_evictions
-from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.control import stuck_deletions, vm_writes
 from virt_admit.forecasts.drain.starts import start_obstacles, waiting_disks
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
@@ -17,6 +17,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, expand, lifecycle, migrations, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.messages import cut
 
 _LONGEST: Final = 200
@@ -30,6 +31,8 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     if VMI in unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
+    if found.vm is not None and found.vm.deleted and (phase is None or phase in migrations.FINAL_PHASES):
+        return vm_events.not_running(*_deleted(found.vm, cluster))
     stuck = start_obstacles.of_vm(found.vm or found.obj, found.vmi, cluster)
     if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
         return vm_events.not_running(stuck.reason, stuck.remedy)
@@ -47,6 +50,14 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     return vm_events.not_running(f"it does not run yet (its VMI is {phase}){because}", remedy)
 
 
+def _deleted(vm: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return that a VM is being deleted, with what keeps it, and what to do."""
+    stuck = stuck_deletions.of_vm(vm, cluster)
+    if stuck is None:
+        return f"{vm_events.NOT_RUNNING}, and is being deleted", ""
+    return f"{vm_events.NOT_RUNNING}: {stuck.reason}", typed(stuck.problem.remedy, stuck.problem.command)
+
+
 def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     """Return why a VM has no VMI, and what to do."""
     vm = found.vm
@@ -54,6 +65,8 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
         return vm_events.NOT_RUNNING, ""
     if without := _without_type(vm, cluster):
         return without
+    if (removed := removed_operators.kubevirt(cluster)) is not None:
+        return f"{vm_events.NOT_RUNNING}, and could not start: {removed.of_vms.reason}", removed.of_vms.remedy
     if down_vms.should_run(vm) and (waits := _failed(vm, cluster) or _waits(found, cluster)):
         return f"{vm_events.NOT_RUNNING}: {waits}", ""
     lacks = start_obstacles.of_stopped(vm, cluster)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.control import px_updates, vm_writes
+from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
@@ -34,6 +34,9 @@ _LONGEST: Final = 200
 NO_NODE: Final = "kube-scheduler finds no node for its pod"
 """How the note begins that has the words of kube-scheduler."""
 
+_FAILS: Final = "kube-scheduler fails with its pod"
+"""The same where it fails with the node that it chose (kubernetes/api:core/v1/types.go#PodReasonSchedulerError)."""
+
 
 def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
     """Yield what the statuses of a VM, its VMI, their pod and their data volumes say, each with the command that shows more.
@@ -42,7 +45,10 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         migrates: whether a migration that is asked for now starts, by its forecast.
     """
     if found.vm is not None:
+        stuck = stuck_deletions.of_vm(found.vm, cluster) if found.vmi is not None else None
+        yield from (stuck.words,) if stuck is not None else ()
         yield from _operations(found.vm, cluster)
+        yield from (held_copies.words(*copy) for copy in held_copies.about_vm(found.vm, cluster))
         yield from _starts(found.vm, cluster)
         refused = (vm_writes.refused_start if found.vmi is None else vm_writes.refused_change)(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
@@ -142,7 +148,7 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         why = scheduler_words(placed["message"].text or "?", _LONGEST)
-        yield f"{NO_NODE}: {why}: {described}"
+        yield f"{_FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:

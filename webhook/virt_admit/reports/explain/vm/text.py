@@ -33,6 +33,7 @@ _MOST_RULES: Final = 10
 _ASKED_BY: Final = {"other": "a person or another program", "drain": "drain or eviction"}
 """Who asked for a migration, where text needs more words than JSON. A descheduler evicts too."""
 BELOW: Final = "see below"
+_TO_DO: Final = "see To do"
 STOPPED: Final = "stopped"
 _SUBJECT: Final = "the VM "
 
@@ -130,11 +131,12 @@ def _migratable(report: VmReport) -> str:
 def _start(report: VmReport) -> str:
     remedy = report.events[0].remedy
     kept = bool(remedy) and not remedy.startswith(resting.START)
+    where = BELOW if _why_off(report) or any(_nodes(report)) else _TO_DO
     if kept and report.candidates:
-        return f"no node now, {BELOW}; then {names(report.candidates)}"
+        return f"no node now, {where}; then {names(report.candidates)}"
     told = not report.short or not all(_untold(each, report) for each in report.short)
     waits = kept and report.candidates == () and told
-    return f"no node now, {BELOW}" if waits else _named(report.candidates, "no node")
+    return f"no node now, {where}" if waits else _named(report.candidates, "no node")
 
 
 def _others(report: VmReport) -> str:
@@ -142,11 +144,10 @@ def _others(report: VmReport) -> str:
         return _named(report.candidates, "no other node")
     if report.migratable is False:
         return "no other node, as it cannot migrate"
-    return (
-        f"no other node now, {BELOW}; then {names(report.candidates)}"
-        if report.candidates
-        else _named(report.candidates, "no other node")
-    )
+    if not report.candidates:
+        return _named(report.candidates, "no other node")
+    now = f"now, {BELOW}" if report.vm.phase == "Running" else "before its guest runs"
+    return f"no other node {now}; then {names(report.candidates)}"
 
 
 def _state(report: VmReport) -> str:

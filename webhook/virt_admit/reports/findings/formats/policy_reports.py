@@ -96,13 +96,15 @@ def render(form: Format, run: Report) -> str:
 
 
 def subject(result: ObjectResult) -> Subject:
-    """Return the content of the report about one object."""
+    """Return the content of the report about one object; what is being deleted has none, as it goes with its object."""
+    kind = result.request.kind
+    if result.obj.deleted:
+        return Subject(result.obj, kind is None or kind.namespaced, ())
     defaults = {rule.id: rule.action for rule in result.response.evaluated_rules}
     found = [_policy_result(row, defaults) for row in rows_of(result)]
     with_rows = {each.rule for each in found}
     without_rows = (rule for rule in result.response.evaluated_rules if rule.id not in with_rows)
     passed = [PolicyResult("pass", rule.id, _SEVERITY[rule.action]) for rule in without_rows]
-    kind = result.request.kind
     return Subject(result.obj, kind is None or kind.namespaced, (*found, *passed))
 
 

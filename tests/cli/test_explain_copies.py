@@ -1,0 +1,54 @@
+"""What ``virt-admit explain vm/NAME`` says about restores of a VM that do not end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import manifest
+from tests.cli.explain_vm_cases import WORLD, Explainer
+
+_REFUSED = 'admission webhook "guard.example.com" denied the request: no owner label'
+
+
+@pytest.fixture
+def explain(tmp_path):
+    return Explainer(tmp_path)
+
+
+def _restore(target: str, **status: object):
+    return manifest(
+        "snapshot.kubevirt.io/v1beta1",
+        "VirtualMachineRestore",
+        "again",
+        "shop",
+        metadata={"creationTimestamp": "2020-01-01T00:00:00Z"},
+        spec={"target": {"kind": "VirtualMachine", "name": target}, "virtualMachineSnapshotName": "monday"},
+        status=status,
+    )
+
+
+def _refused(target: str):
+    refused = {"type": "Progressing", "status": "False", "reason": _REFUSED}
+    return _restore(target, complete=False, conditions=[refused])
+
+
+def test_the_source_of_a_restore_that_a_webhook_refuses(explain):
+    source = {"source": {"kind": "VirtualMachine", "name": "db"}}
+    snapshot = manifest("snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "monday", "shop", spec=source)
+    _, data = explain(*WORLD, snapshot, _refused("twin"))
+    (note,) = data["notes"]
+    assert note.startswith("VirtualMachineRestore again: for ")
+    assert "cannot create VM twin: webhook guard.example.com denied the request: no owner label" in note
+    assert note.endswith("kubectl describe virtualmachinerestore again -n shop")
+
+
+def test_a_restore_of_another_vm_is_no_note(explain):
+    _, data = explain(*WORLD, _refused("twin"))
+    assert data["notes"] == []
+
+
+def test_a_vm_that_a_refused_restore_is_to_create(explain):
+    code, text = explain(*WORLD, _refused("twin"), target="vm/twin", flags=("-n", "shop"), form="text")
+    assert code == 1
+    assert "vm/twin in namespace shop does not exist. VirtualMachineRestore again: for " in text
+    assert "no owner label" in text

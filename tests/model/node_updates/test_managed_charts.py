@@ -1,0 +1,109 @@
+"""Upgrades of Harvester that wait for a chart, and objects that Fleet writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.builders import manifest, node
+from tests.cli.test_upgrade import kubevirt
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import command_of
+from virt_admit.model.node_updates.rancher import fleet_objects, managed_charts
+
+NOW = "2027-03-01T12:00:00Z"
+
+
+def upgrade(since: str = "2027-03-01T10:00:00Z") -> Object:
+    conditions = [
+        {"type": "NodesPrepared", "status": "True", "lastUpdateTime": since},
+        {"type": "SystemServicesUpgraded", "status": "Unknown"},
+        {"type": "Completed", "status": "Unknown"},
+    ]
+    metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}, "creationTimestamp": "2027-03-01T09:00:00Z"}
+    status = {"conditions": conditions}
+    return manifest("harvesterhci.io/v1beta1", "Upgrade", "hvst", "harvester-system", metadata=metadata, status=status)
+
+
+def chart(patch: str, name: str = "harvester") -> Object:
+    modified = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "a", "namespace": "b", "patch": patch}
+    summary = {"ready": 0, "nonReadyResources": [{"bundleState": "Modified", "modifiedStatus": [modified]}]}
+    ready = {"type": "Ready", "status": "False", "lastUpdateTime": "2027-03-01T11:00:00Z"}
+    status = {"summary": summary, "conditions": [ready]}
+    return manifest("management.cattle.io/v3", "ManagedChart", name, "fleet-local", status=status)
+
+
+def definition(**schema: Any) -> Object:
+    versions = [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]
+    spec = {"group": "example.com", "names": {"kind": "Thing"}, "versions": versions}
+    return manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com", spec=spec)
+
+
+def order(*objects: Object) -> tuple[str, str]:
+    (found,) = managed_charts.standing(Snapshot([upgrade(), *objects], ("*",), time=NOW))
+    return found.reason, found.remedy
+
+
+BUNDLE = manifest("fleet.cattle.io/v1alpha1", "Bundle", "mcc-harvester", "fleet-local", spec={"forceSyncGeneration": 4})
+
+
+@pytest.mark.parametrize(
+    ("schema", "dropped"),
+    [
+        ({"properties": {"spec": {"properties": {"old": {"type": "string"}}}}}, True),
+        ({"properties": {"spec": {"properties": {"new": {"type": "string"}}}}}, False),
+        ({"properties": {"spec": {"x-kubernetes-preserve-unknown-fields": True}}}, False),
+        ({"properties": {"spec": {"additionalProperties": {"type": "string"}}}}, False),
+        ({"properties": {"spec": {"type": "object"}}}, False),
+        ({}, False),
+    ],
+    ids=["old", "known", "preserved", "any name", "no properties", "no schema"],
+)
+def test_a_field_that_the_api_server_drops(schema: dict[str, Any], dropped: bool) -> None:
+    reason, remedy = order(chart('{"spec":{"new":"x"}}'), definition(**schema), BUNDLE)
+
+    assert ("does not have, so that the API server drops it" in reason) is dropped
+    assert remedy.startswith("Apply the CustomResourceDefinitions" if dropped else "If it was edited by hand") is True
+    assert '{"spec":{"forceSyncGeneration":5}}' in command_of(remedy)
+
+
+@pytest.mark.parametrize("patch", ["", "no JSON", "[]", "[" * 5000])
+def test_a_patch_that_is_not_an_object(patch: str) -> None:
+    reason, _ = order(chart(patch))
+
+    assert reason.endswith("ManagedChart fleet-local/harvester is Modified for 60 min")
+
+
+def test_charts_for_which_the_upgrade_does_not_wait() -> None:
+    found = Snapshot([upgrade(), chart("{}", "my-own")], ("*",), time=NOW)
+
+    assert list(managed_charts.standing(found)) == []
+
+
+def test_a_rehearsal_stops_at_the_chart() -> None:
+    nodes = [node(name, {"harvesterhci.io/managed": "true"}) for name in "abc"]
+    objects = [*nodes, kubevirt(), upgrade(), chart('{"spec":{"new":"x"}}')]
+    result = rehearse(Snapshot(objects, ("*",), time=NOW), Options())
+
+    assert result.possible is False
+    assert [str(stop.problem) for stop in result.stops] == ["UpdateOrderStands:harvester-system/hvst"]
+    assert result.unseen == ()
+
+
+@pytest.mark.parametrize(
+    ("mark", "name"),
+    [
+        ("default-mcc-harvester-cattle-fleet-local-system", "harvester"),
+        ("default-mcc-rancher-monitoring-crd-cattle-fleet-local-system", "rancher-monitoring-crd"),
+        ("default-my-repo-cattle-fleet-system", ""),
+        ("", ""),
+    ],
+)
+def test_the_chart_that_writes_an_object(mark: str, name: str) -> None:
+    annotations = {"objectset.rio.cattle.io/id": mark} if mark else {}
+    obj = manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", "harvester-system", metadata={"annotations": annotations})
+
+    assert fleet_objects.chart_of(obj) == name

@@ -1,0 +1,152 @@
+"""What refuses another minor release of OpenShift, as the ClusterVersion and its operators say it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.healthy.parts import Object as Raw
+from tests.healthy.parts import obj
+from tests.incidents_platform.cluster_updates import KEY, condition, operator, version
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases, of_version
+
+REFUSES = "should not be upgraded between minor or major versions"
+OVERRIDES = "Disabling ownership via cluster version overrides prevents upgrades. Please remove overrides."
+
+
+def refused(own: Raw, *more: Raw) -> RefusedReleases | None:
+    return of_version(Object(own), Snapshot(map(Object, (own, *more)), ["*"]))
+
+
+def saying(words: str, reason: str = "MultipleReasons") -> Raw:
+    return version("4.20.6", None, condition("Upgradeable", False, reason, words))
+
+
+DNS, ETCD = (operator(name, "4.20.6", Upgradeable=f"{name} waits\nfor:\n* a thing") for name in ("dns", "etcd"))
+OF_BOTH = (
+    f"Multiple cluster operators {REFUSES}:\n* Cluster operator dns {REFUSES}: X: dns waits\nfor:\n* a thing\n"
+    f"* Cluster operator etcd {REFUSES}: X: etcd waits\nfor:\n* a thing"
+)
+SAID: dict[str, tuple[str, str, list[Raw], list[str]]] = {
+    "one operator": (
+        f"Cluster operator dns {REFUSES}: dns waits\nfor:\n* a thing",
+        "X",
+        [DNS],
+        ["dns"],
+    ),
+    "two operators": (OF_BOTH, "MultipleReasons", [ETCD, DNS], ["dns", "etcd"]),
+    "an operator and overrides": (
+        f"Cluster {REFUSES} for multiple reasons: X,Y\n* {OF_BOTH}\n* {OVERRIDES}",
+        "MultipleReasons",
+        [DNS, ETCD],
+        ["dns", "etcd", "version"],
+    ),
+    "a newer release names no operator": (
+        f"Cluster {REFUSES} for multiple reasons:\n* dns waits\nfor:\n* a thing\n* {OVERRIDES}",
+        "MultipleReasons",
+        [DNS],
+        ["dns", "version"],
+    ),
+    "operators cannot be read": (f"Cluster operator dns {REFUSES}: wait", "X", [], ["version"]),
+    "overrides": (OVERRIDES, "ClusterVersionOverridesSet", [], ["version"]),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_by(name: str) -> None:
+    words, reason, operators, by = SAID[name]
+    found = refused(saying(words, reason), *operators)
+    assert found is not None
+    assert [each.name for each in found.by] == by
+    remedies = [each.remedy for each in found.by if each.name == "version"]
+    assert all(remedy.startswith("Remove spec.overrides") for remedy in remedies if OVERRIDES in words)
+
+
+def test_an_acknowledgement_does_not_start_what_was_not_ordered() -> None:
+    found = refused(saying(f"{KEY}: an API is removed", "AdminAckRequired"))
+    assert found is not None
+    assert found.by[0].remedy.startswith("Check what the message asks for. Only then acknowledge it: kubectl patch")
+
+
+def test_an_operator_that_is_too_old_is_named_with_its_subscription() -> None:
+    words = "ClusterServiceVersions blocking: maximum supported OCP version for s/odf.v4.20.1 is 4.20"
+    spec = {"channel": "stable-4.20", "name": "odf"}
+    order = obj("Subscription", "operators.coreos.com/v1alpha1", "odf", "s", spec=spec)
+    order["status"] = {"installedCSV": "odf.v4.20.1"}
+    found = refused(saying("x"), operator("operator-lifecycle-manager", "4.20.6", Upgradeable=words), order)
+    assert found is not None
+    assert "It is refused until odf.v4.20.1 is replaced" in found.by[0].remedy
+    assert "The ordered update" not in found.by[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("channel", "offered", "wanted", "texts"),
+    [
+        ("stable-4.20", [], False, ("releases of 4.20", "another minor release")),
+        ("stable-4.20", ["4.20.7", "4.20.10"], False, ("4.20.7, 4.20.10", "another minor release")),
+        ("stable-4.21", [], True, ("releases of 4.20", "another minor release")),
+        ("stable-5.0", [], True, ("releases of 4.20", "another minor release")),
+        ("stable-4", ["4.20.7", "4.21.0", "5.0.1"], True, ("4.20.7", "4.21.0, 5.0.1")),
+        (None, [], False, ("releases of 4.20", "another minor release")),
+    ],
+)
+def test_targets(channel: str | None, offered: list[str], wanted: bool, texts: tuple[str, str]) -> None:
+    own = saying("wait")
+    own["spec"]["channel"] = channel
+    own["status"]["availableUpdates"] = [{"version": each} for each in offered[:2]]
+    own["status"]["conditionalUpdates"] = [{"release": {"version": each}} for each in offered[2:]]
+    found = refused(own)
+    assert found is not None
+    assert (found.wanted, (found.within, found.targets)) == (wanted, texts)
+
+
+def test_it_accepts_others() -> None:
+    assert refused(version("4.20.6", None, condition("Upgradeable", True))) is None
+    assert refused(version("4.20.6", None)) is None
+    assert refused(saying("see Progressing", "UpdateInProgress")) is None
+
+
+def pod(name: str, node: str, phase: str = "Running", app: str = "p", claim: str = "c") -> Raw:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
+    found = obj(
+        "Pod",
+        "v1",
+        name,
+        "mon",
+        spec={"nodeName": node, "volumes": volumes},
+        status={"phase": phase},
+    )
+    found["metadata"]["labels"] = {"app": app}
+    return found
+
+
+MARK = "openshift.io/cluster-monitoring-drop-pvc"
+PODS: dict[str, tuple[list[Raw], str, str]] = {
+    "on one node": (
+        [pod("p-0", "a"), pod("p-1", "a")],
+        "pods p-0, p-1 of mon all run on a",
+        f"mon {MARK}=yes",
+    ),
+    "without a claim": (
+        [pod("p-0", "a", claim=""), pod("p-1", "a", claim="")],
+        "all run on a",
+        "kubectl describe",
+    ),
+    "on two nodes": ([pod("p-0", "a"), pod("p-1", "b")], "", "kubectl describe"),
+    "one of them": ([pod("p-0", "a"), pod("p-1", "a", phase="Pending")], "", "kubectl describe"),
+    "others": ([pod("p-0", "a"), pod("p-1", "a", app="q")], "", "kubectl describe"),
+}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_pods_on_one_node(name: str) -> None:
+    pods, words, command = PODS[name]
+    said = (
+        f'Highly-available workload in namespace mon, with label map["app":"p"] has a single point of failure: {MARK}'
+    )
+    found = refused(saying("x"), operator("monitoring", "4.20.6", Upgradeable=said), *pods)
+    assert found is not None
+    assert words in found.by[0].reason
+    assert ("all run on" in found.by[0].reason) is bool(words)
+    assert command in found.by[0].remedy

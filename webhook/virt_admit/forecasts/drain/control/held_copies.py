@@ -1,0 +1,368 @@
+"""Snapshots, restores and clones of VMs that have failed, or that do not end, and what refuses them.
+
+KubeVirt writes its errors into the reasons of conditions, and repeats a restore without end unless it has failed for good.
+A restore makes the VM of the snapshot again, with its MAC addresses. KubeMacPool gives each address to one VM, so it
+refuses a restore to another name while the source exists. A clone removes the addresses itself.
+Sources: kubevirt/kubevirt:pkg/storage/snapshot/restore.go#updateVMRestore #doUpdateErrorWithFailure,
+snapshot.go#updateSnapshotStatus, pkg/storage/admitters/vmrestore.go (a restore cannot be changed, and a patch has one
+colon in each part, so no MAC address), pkg/virt-controller/watch/clone/clone.go#updateStatus;
+k8snetworkplumbingwg/kubemacpool:pkg/pool-manager/virtualmachine_pool.go#allocateRequestedVirtualMachineInterfaceMac.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.model.commands import about, kubectl, typed, virtctl
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import (
+    PVC,
+    VM,
+    VM_CLONE,
+    VM_RESTORE,
+    VM_SNAPSHOT,
+    VM_SNAPSHOT_CONTENT,
+)
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle, ended, sentence
+from virt_admit.model.problems import Problem
+
+_STATUS: Final = ("metadata", "spec", "status")
+READS: Final[Reads] = {
+    VM: ("spec",),
+    VM_SNAPSHOT: _STATUS,
+    VM_RESTORE: _STATUS,
+    VM_CLONE: _STATUS,
+    VM_SNAPSHOT_CONTENT: ("spec.source.virtualMachine.spec",),
+    PVC: ("status.phase",),
+}
+
+_SETTLED: Final = timedelta(minutes=5)
+"""So long KubeVirt may repeat a step, and wait for a VM to stop (snapshot/v1beta1 DefaultGracePeriod)."""
+_UNUSUAL: Final = timedelta(minutes=30)
+"""So long the filling of claims is nothing unusual."""
+_DENIED: Final = re.compile(r'admission webhook "([^"]{1,253})" denied the request: (.+)', re.DOTALL)
+_MAC: Final = re.compile(r"(?i)\bmac\b.*(allocat|in use|collision|conflict)")
+_OF_POOL: Final = "kubemacpool"
+_WORDS: Final = 200
+_ERRORS: Final = re.compile(r"(?:VirtualMachine\w+ )?(?:encountered error|failed) ")
+_AFRESH: Final = "delete it, and create it again"
+_MAC_FIELD: Final = "macAddress"
+_AGAIN: Final = ": KubeVirt tries again by itself"
+_POWER_OFF: Final = "power"
+"""What the messages about a target that runs have in common."""
+
+
+def of(obj: Object, cluster: Cluster) -> Problem | None:
+    """Return why a snapshot, a restore or a clone does not end; None: it has ended, or nothing shows a fault.
+
+    Raises:
+        Unseen: it has failed, and whether a later one exists cannot be determined.
+    """
+    found = None if obj.deleted else _OF[obj.kind](obj, cluster)
+    return found._replace(command=found.command or about("describe", obj, _KINDS[obj.kind])) if found else None
+
+
+def quietly(obj: Object, cluster: Cluster) -> Problem | None:
+    """Return the same; None also where it cannot be determined."""
+    try:
+        return of(obj, cluster)
+    except Unseen:
+        return None
+
+
+def about_vm(vm: Object, cluster: Cluster) -> Iterator[tuple[Object, Problem]]:
+    """Yield the known copies from a VM or to it that do not end, with why. Those that a clone makes are told with it."""
+    for kind in _KINDS.values():
+        for obj in cluster.known(kind, vm.namespace):
+            try:
+                mine = vm.name in _ends(obj, cluster) and made_by(obj, cluster) is None
+                found = of(obj, cluster) if mine else None
+            except Unseen:
+                continue
+            if found is not None:
+                yield obj, found
+
+
+def awaited(name: str, namespace: str, cluster: Cluster) -> Iterator[str]:
+    """Yield which restores and clones are to create a VM that does not exist, with what keeps them from it."""
+    for kind in (VM_RESTORE, VM_CLONE):
+        for obj in cluster.known(kind, namespace):
+            held = quietly(obj, cluster) if obj.at("spec", "target", "name").text == name else None
+            if held is not None:
+                yield words(obj, held)
+
+
+def words(obj: Object, held: Problem) -> str:
+    """Return why a copy does not end, with the object and the remedy."""
+    return f"{obj.kind} {obj.name}: {ended(held.reason)} {sentence(typed(held.remedy, held.command))}"
+
+
+def made_by(obj: Object, cluster: Cluster) -> Object | None:
+    """Return the clone that a snapshot or a restore is a step of; None: it is none, or its clone does not exist.
+
+    Raises:
+        Unseen: it cannot be determined whether the clone exists.
+    """
+    owner = obj.controller
+    if owner is None or owner["kind"].text != VM_CLONE.kind:
+        return None
+    return cluster.get(VM_CLONE, obj.namespace, owner["name"].text or "")
+
+
+def _ends(obj: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the names of the VMs that an object copies from and to."""
+    for end in ("source", "target"):
+        named = obj.at("spec", end)
+        if named["kind"].text == VM.kind and named["name"].text:
+            yield named["name"].text
+        elif named["kind"].text == VM_SNAPSHOT.kind:
+            yield _source(obj.namespace, named["name"].text or "", cluster)
+    if obj.kind == VM_RESTORE.kind:
+        yield _source(obj.namespace, obj.at("spec", "virtualMachineSnapshotName").text or "", cluster)
+
+
+def _source(namespace: str, snapshot: str, cluster: Cluster) -> str:
+    found = find(cluster, VM_SNAPSHOT, namespace, snapshot)
+    return (found.at("spec", "source", "name").text or "") if found is not None else ""
+
+
+# --- restores ------------------------------------------------------------------------------------------------------
+
+
+def _restore(restore: Object, cluster: Cluster) -> Problem | None:
+    if restore.at("status", "complete").boolean is True:
+        return None
+    target = restore.at("spec", "target", "name").text or "?"
+    exists = find(cluster, VM, restore.namespace, target) is not None
+    effect = f"restore VM {target}" if exists else f"create VM {target}"
+    failed = restore.condition("Failure")
+    if failed["status"].text == "True":
+        why = _refusal(_said(failed))
+        stop = f"stop VM {target} first ({virtctl('stop', target, restore.namespace)})"
+        first = f"{stop}; then " if _POWER_OFF in why and exists else ""
+        return Problem(f"it has failed, and KubeVirt does not try again: {why}", f"{first}{_AFRESH}")
+    age, error = _age(restore, cluster), _error(restore, cluster)
+    if not error:
+        return _filling(restore, effect, age, cluster) if age is not None and age >= _UNUSUAL else None
+    if age is None or age < _SETTLED:
+        return None
+    words = f"for {clock.duration(age)} it cannot {effect}: {_refusal(error)}"
+    if _POWER_OFF in error.lower() and exists:
+        return Problem(words, "stop that VM", command=virtctl("stop", target, restore.namespace))
+    if _is_mac(error):
+        return _mac(restore, words, target, cluster)
+    refused = f"remove what refuses it{_AGAIN}. If it is the spec of the VM, {_AFRESH} with spec.patches"
+    return Problem(words, refused if _DENIED.search(error) else f"repair what it says{_AGAIN}")
+
+
+def _error(restore: Object, cluster: Cluster) -> str:
+    """Return the error of a restore: what its condition says, else a warning that is newer; empty: none is known."""
+    progress = restore.condition("Progressing")
+    if progress["status"].text == "False" and _said(progress):
+        return _said(progress)
+    since = clock.instant(progress["lastTransitionTime"].text)
+    if progress.present and since is None:
+        return ""
+    return next((message for _, message in events.warnings(restore, since, cluster) if message), "")
+
+
+def _is_mac(error: str) -> bool:
+    denied = _DENIED.search(error)
+    return denied is not None and _OF_POOL in denied[1] and _MAC.search(denied[2]) is not None
+
+
+def _mac(restore: Object, words: str, target: str, cluster: Cluster) -> Problem:
+    """Return the problem of a restore whose VM wants a MAC address that another VM has, with the patch that clears it."""
+    wanted = list(_kept_macs(restore, cluster))
+    holders = {
+        mac: vm
+        for vm in cluster.known(VM)
+        if (vm.namespace, vm.name) != (restore.namespace, target)
+        for _, mac in _macs(vm.at("spec", "template", "spec"))
+    }
+    taken = [(index, mac, holders[mac]) for index, mac in wanted if mac in holders]
+    if len(taken) == 0:
+        cleared = f"{_AFRESH} with a patch that clears {_MAC_FIELD} of each interface"
+        return Problem(words, f"{cleared}, or delete the VM that has the address", command=_delete(restore))
+    index, mac, holder = taken[0]
+    path = f"/spec/template/spec/domain/devices/interfaces/{index}/{_MAC_FIELD}"
+    more = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
+    name = holder.name if holder.namespace == restore.namespace else holder.full_name
+    patch = json.dumps({"op": "remove", "path": path})
+    return Problem(
+        f"{words} (VM {name} has {mac}{more})",
+        f"{_AFRESH} with spec.patches: ['{patch}']",
+        command=_delete(restore),
+    )
+
+
+def _delete(restore: Object) -> str:
+    return about("delete", restore, VM_RESTORE)
+
+
+def _kept_macs(restore: Object, cluster: Cluster) -> Iterator[tuple[int, str]]:
+    """Yield index and MAC address of the interfaces of the restored VM that no patch changes."""
+    name = restore.at("spec", "virtualMachineSnapshotName").text or ""
+    snapshot = find(cluster, VM_SNAPSHOT, restore.namespace, name)
+    saved = snapshot.at("status", "virtualMachineSnapshotContentName").text if snapshot is not None else None
+    content = find(cluster, VM_SNAPSHOT_CONTENT, restore.namespace, saved) if saved else None
+    if content is None:
+        return
+    patched = {index: value for each in restore.at("spec", "patches").items() for index, value in _patched(each)}
+    template = content.at("spec", "source", "virtualMachine", "spec", "template", "spec")
+    wanted = dict(_macs(template)) | patched
+    yield from ((index, mac) for index, mac in sorted(wanted.items()) if mac)
+
+
+def _patched(patch: Field) -> Iterator[tuple[int, str]]:
+    """Yield the interface whose MAC address a patch sets, and the address; empty: the patch removes it."""
+    try:
+        step = json.loads(patch.text or "")
+    except (ValueError, RecursionError):
+        return
+    path = _OF_INTERFACE.search(str(step.get("path"))) if isinstance(step, dict) else None
+    if path is not None:
+        value = step.get("value")
+        yield int(path[1]), _normal(value) if isinstance(value, str) else ""
+
+
+def _macs(spec: Field) -> Iterator[tuple[int, str]]:
+    for index, interface in enumerate(spec.at("domain", "devices", "interfaces").items()):
+        if mac := interface["macAddress"].text:
+            yield index, _normal(mac)
+
+
+def _normal(mac: str) -> str:
+    return mac.lower().replace("-", ":")
+
+
+_OF_INTERFACE: Final = re.compile(r"/interfaces/([0-9]{1,3})/macAddress\Z")
+
+
+def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> Problem | None:
+    """Return which claim of a restore is not bound; None: all are, or that is not known."""
+    for volume in restore.at("status", "restores").items():
+        name = volume["persistentVolumeClaim"].text or ""
+        claim = find(cluster, PVC, restore.namespace, name) if name else None
+        if claim is not None and claim.at("status", "phase").text == "Pending":
+            said = next(events.about(claim, None, cluster), None)
+            why = f" ({_words(said['message'].text)})" if said is not None else ""
+            lasts = f"for {clock.duration(age)} it cannot {effect}"
+            reason = f"{lasts}: its claim {name} is Pending{why}"
+            command = kubectl("describe", PVC, name, restore.namespace)
+            return Problem(reason, "repair what keeps the claim from being filled", command=command)
+    return None
+
+
+# --- snapshots and clones -------------------------------------------------------------------------------------------
+
+
+def _snapshot(snapshot: Object, cluster: Cluster) -> Problem | None:
+    status = snapshot["status"]
+    error = _words(status.at("error", "message").text) or _reported(snapshot, cluster)
+    if status["phase"].text == "Failed":
+        if _is_replaced(snapshot, cluster):
+            return None
+        why = ": ".join(filter(None, (_words(_said(snapshot.condition("Failure"))), error)))
+        reason = f"it has failed, so nothing can be restored from it{f': {why}' if why else ''}"
+        return Problem(reason, "remove the cause, delete it and take another one")
+    age = _age(snapshot, cluster)
+    if status["phase"].text not in ("InProgress", "Unknown", None) or age is None or age < _SETTLED:
+        return None
+    progress = snapshot.condition("Progressing")
+    why = error or (_words(_said(progress)) if progress["status"].text == "False" else "")
+    if not why and age < _UNUSUAL:
+        return None
+    return Problem(
+        f"it does not end for {clock.duration(age)}{f': {why}' if why else ''}",
+        "repair what it says" if why else "see the VolumeSnapshots of its claims and their CSI driver",
+    )
+
+
+def _is_replaced(snapshot: Object, cluster: Cluster) -> bool:
+    """Return whether a later snapshot of the same VM is ready."""
+    made = snapshot.metadata["creationTimestamp"].text or ""
+    return any(
+        each.at("spec", "source", "name").text == snapshot.at("spec", "source", "name").text
+        and each.at("status", "readyToUse").boolean is True
+        and (each.metadata["creationTimestamp"].text or "") > made
+        for each in cluster.list(VM_SNAPSHOT, snapshot.namespace)
+    )
+
+
+def _clone(clone: Object, cluster: Cluster) -> Problem | None:
+    status, ready = clone["status"], _said(clone.condition("Ready"))
+    if status["phase"].text == "Succeeded":
+        return None
+    if status["phase"].text == "Failed":
+        return Problem(
+            f"it has failed{f': {_refusal(ready)}' if ready else ''}", "remove the cause, delete it and create it again"
+        )
+    for kind, field in ((VM_RESTORE, "restoreName"), (VM_SNAPSHOT, "snapshotName")):
+        name = status[field].text
+        step = find(cluster, kind, clone.namespace, name) if name else None
+        if step is not None and (found := of(step, cluster)) is not None:
+            command = about("delete", clone, VM_CLONE) if _AFRESH in found.remedy else found.command
+            reason = f"its {kind.kind} {name}: {found.reason}"
+            return Problem(reason, _of_clone(found.remedy, clone), command=command)
+    age = _age(clone, cluster)
+    if age is None or age < _SETTLED:
+        return None
+    pending = clone.condition("Progressing")
+    why = _reported(clone, cluster)
+    if pending["status"].text == "False" and _said(pending) == "Pending":
+        why = _refusal(ready)
+    if not why:
+        return None
+    return Problem(f"it does not end for {clock.duration(age)}: {why}", f"repair what it says{_AGAIN}")
+
+
+def _of_clone(remedy: str, clone: Object) -> str:
+    """Return a remedy for a restore in the words for the clone that makes it: it generates the patches."""
+    begin, again, rest = remedy.partition(_AFRESH)
+    if not again:
+        return remedy
+    macs = "spec.newMacAddresses" if clone.at("spec", "newMacAddresses").map else ""
+    change = f" with other {macs}" if macs and _MAC_FIELD in rest else " with other spec.patches" if rest else ""
+    return f"{begin}delete the clone, and create it again{change}"
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _age(obj: Object, cluster: Cluster) -> timedelta | None:
+    return clock.since(obj.metadata["creationTimestamp"].text, cluster)
+
+
+def _said(condition: Field) -> str:
+    """Return what a condition says: KubeVirt writes whole sentences into its reason."""
+    return " ".join((condition["message"].text or condition["reason"].text or "").split())
+
+
+def _reported(obj: Object, cluster: Cluster) -> str:
+    """Return the newest warning of an event about an object; empty: none is known."""
+    return next((_refusal(message) for _, message in events.warnings(obj, None, cluster) if message), "")
+
+
+def _refusal(text: str) -> str:
+    """Return an error in fewer words: which webhook refuses, and why."""
+    denied = _DENIED.search(text)
+    if denied is None:
+        return _words(_ERRORS.sub("", text, count=1))
+    return f"webhook {denied[1]} denied the request: {_words(denied[2])}"
+
+
+def _words(text: str | None) -> str:
+    return cut_middle(" ".join((text or "").split()).rstrip("."), _WORDS)
+
+
+_KINDS: Final = {kind.kind: kind for kind in (VM_SNAPSHOT, VM_RESTORE, VM_CLONE)}
+_OF: Final = {VM_SNAPSHOT.kind: _snapshot, VM_RESTORE.kind: _restore, VM_CLONE.kind: _clone}

@@ -1,0 +1,100 @@
+"""Volumes that a second node cannot open because the node of their VM has them open.
+
+A claim with ReadWriteMany promises more than its storage may be set up for. LINSTOR needs a
+property for it, which its driver sets for a migration since 0.22.0. Sources:
+piraeusdatastore/linstor-csi:CHANGELOG.md (0.22.0), pkg/linstor/const.go #PropertyAllowTwoPrimaries,
+issues piraeusdatastore/linstor-csi#159, piraeusdatastore/piraeus-operator#1031.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement.components import node_pods
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import PV, STORAGE_CLASS
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
+
+READS: Final[Reads] = {
+    STORAGE_CLASS: (),
+    PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.storageClassName"),
+}
+_BUSY: Final = re.compile(
+    r"(?i)resource busy|already (?:open|in use|exclusive)|being used|in use by|multiple primaries|reservation conflict"
+)
+_LINSTOR: Final = "linstor.csi.linbit.com"
+_TWO: Final = "DrbdOptions/Net/allow-two-primaries"
+_SETS_TWO: Final = Version(0, 22)
+_IMAGE: Final = re.compile(r"csi[^/]*:v?(\d{1,3}\.\d{1,3}\.\d{1,3})")
+
+
+class BusyVolume(NamedTuple):
+    """Why a volume cannot be opened on a second node."""
+
+    words: str
+    remedy: str
+    lasts: bool
+    """Whether each further attempt certainly meets the same cause."""
+
+
+def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Cluster) -> BusyVolume | None:
+    """Return why a volume that is attached to a node cannot be opened there; None: nothing says so.
+
+    ``users``: the other pods that use its claim.
+    """
+    own = find(cluster, PV, "", volume)
+    holder = next((pod for pod in users if pod.at("spec", "nodeName").text not in (None, "", on)), None)
+    if own is None or holder is None or not _BUSY.search(error):
+        return None
+    there = holder.at("spec", "nodeName").text or ""
+    opened = f"the volume is open on {there}, where pod {holder.name} uses it"
+    driver = own.at("spec", "csi", "driver").text or ""
+    if driver == _LINSTOR and (linstor := _one_primary(own, there, on, opened, cluster)):
+        return linstor
+    words = f"{opened}, and its storage does not let {on} open it as well"
+    pod = node_pods.of_driver(driver, node_pods.of_node(on, cluster))
+    logs = node_pods.logs(pod) if pod is not None else kubectl("describe", PV, volume)
+    remedy = f"see what the driver logs about it on {on}, and whether its storage lets two nodes open a volume"
+    return BusyVolume(words, typed(remedy, logs), lasts=False)
+
+
+def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Cluster) -> BusyVolume | None:
+    """Return that LINSTOR lets one node write; None: two may, or its driver sees to that."""
+    name = volume.at("spec", "storageClassName").text or ""
+    found = find(cluster, STORAGE_CLASS, "", name) if name else None
+    release = _release(on, cluster) or _release(there, cluster)
+    if found is None or release is None or release >= _SETS_TWO or _allows(found):
+        return None
+    words = (
+        f"{opened}, and DRBD has one primary, because class {name} does not set {_TWO} and "
+        f"linstor-csi {release} does not "
+        f"set it for a migration, as {_SETS_TWO} and later do"
+    )
+    handle = volume.at("spec", "csi", "volumeHandle").text or volume.name
+    remedy = (
+        f"run linstor-csi {_SETS_TWO} or later, or set the property of the volume (linstor "
+        f"resource-definition set-property {handle} {_TWO} yes) and for new ones in a class; "
+        "then migrate again"
+    )
+    return BusyVolume(words, typed(remedy, kubectl("describe", STORAGE_CLASS, name)), lasts=True)
+
+
+def _allows(found: Object) -> bool:
+    """Return whether a class lets two nodes write, by whichever prefix the driver accepts."""
+    parameters = found["parameters"].entries()
+    return any(key.endswith("allow-two-primaries") and value.text in ("yes", "true") for key, value in parameters)
+
+
+def _release(node: str, cluster: Cluster) -> Version | None:
+    """Return the release of the driver on a node, by the image of its pod."""
+    pod = node_pods.of_driver(_LINSTOR, node_pods.of_node(node, cluster))
+    images = (each["image"].text or "" for each in pod.at("spec", "containers").items()) if pod is not None else ()
+    found = next(filter(None, map(_IMAGE.search, images)), None)
+    return versions.parse_version(found[1]) if found is not None else None

@@ -1,0 +1,43 @@
+"""Nodes that belong to no pool: what updates them instead, and which Machines do not become nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.model import machine_nodes
+from virt_admit.model.commands import about
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.machine_pools import DEPLOYMENT
+from virt_admit.model.messages import names
+from virt_admit.model.remediation import machine_owners
+
+_BY_PLAIN = "Use --by plain"
+
+
+def unknown(driver: str, cluster: Cluster, *, of_machines: bool) -> Iterator[str]:
+    """Yield why it cannot be determined how the nodes of a cluster are updated, where no pool has any.
+
+    ``of_machines``: whether the driver replaces Machines of Cluster API.
+    """
+    owned = _by_owner(cluster) if of_machines else {}
+    if not owned:
+        yield f"no node belongs to a pool that {driver} updates. {_BY_PLAIN}"
+        return
+    for late in stalled_machines.waiting(cluster)[:1]:
+        yield f"{late.why}. See: {about('describe', late.machine, CAPI_MACHINE)}"
+    which = names(sorted(node for own in owned.values() for node in own))
+    only = f"and only {MACHINE_DEPLOYMENT.kind}s are rehearsed"
+    yield f"how {which} are updated: their Machines belong to {names(sorted(owned))}, {only}. {_BY_PLAIN}"
+
+
+def _by_owner(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the nodes of this cluster whose Machines belong to no MachineDeployment, by the owner of these."""
+    here = {node.name for node in cluster.known(NODE)}
+    found: dict[str, list[str]] = {}
+    for machine in cluster.known(CAPI_MACHINE):
+        node, owner = machine_nodes.node_name(machine, cluster), machine_owners.title(machine)
+        if node in here and owner and DEPLOYMENT not in machine.labels:
+            found.setdefault(owner, []).append(node)
+    return found

@@ -1,0 +1,233 @@
+"""KubeVirt, CDI or HyperConverged that is being deleted while its operator, which alone can end that, is gone already.
+
+The operator removes the finalizer of its object after everything else. Deleted first, it leaves webhooks that fail closed
+and APIServices without a Service: they refuse changes of VMs, and virt-operator's own refuses the update that removes the
+finalizer. virt-operator that comes back goes on with the deletion, which begins with the definitions of VMs, and so with
+all VMs. Sources: kubevirt/kubevirt:pkg/virt-operator/resource/apply/delete.go#DeleteAll, pkg/virt-operator/util/client.go
+#KubeVirtFinalizer, issue 13098; containerized-data-importer:pkg/operator/controller/controller.go;
+hyperconverged-cluster-operator:controllers/hyperconverged/hyperconverged_controller.go#FinalizerName.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, argument, json_patch, shell, typed
+from virt_admit.model.kubernetes import clock, service_endpoints, webhook_requests
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.kinds import (
+    API_SERVICE,
+    CDI,
+    DEPLOYMENT,
+    HCO,
+    KUBEVIRT,
+    NAMESPACE,
+    POD,
+    SERVICE,
+    Kind,
+)
+from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem, ProblemCause, problem_of
+
+READS: Final[Reads] = union(
+    clock.READS,
+    service_endpoints.READS,
+    webhook_requests.READS,
+    {
+        KUBEVIRT: (),
+        CDI: (),
+        HCO: (),
+        DEPLOYMENT: NAME,
+        POD: ("metadata.labels", "status.phase", *CONDITIONS),
+        NAMESPACE: NAME,
+        API_SERVICE: ("spec.service",),
+    },
+)
+
+_OPERATORS: Final[dict[Kind, tuple[str, ...]]] = {
+    KUBEVIRT: ("virt-operator",),
+    CDI: ("cdi-operator",),
+    HCO: ("hco-operator", "hyperconverged-cluster-operator"),
+}
+"""The Deployments that remove the finalizers, the name of the operator first."""
+_SETTLED: Final = timedelta(minutes=10)
+"""So long an operator that restarts may have no Ready pod."""
+_FINISHED: Final = frozenset(("Succeeded", "Failed"))
+"""Phases of pods that do nothing any more."""
+_OF_CDI: Final = "cdi-api"
+_PARTS: Final = ("virt-api", "virt-controller", "virt-handler")
+_PRODUCTS: Final = {KUBEVIRT: "KubeVirt", CDI: "CDI", HCO: "HyperConverged"}
+
+
+class RemovedProduct(NamedTuple):
+    """An object whose deletion cannot end, as its operator is gone."""
+
+    obj: Object
+    kind: Kind
+    finalizers: str
+    lasts: str
+    """Since when it is being deleted, as `` for 64 min``; empty: not known."""
+    leftovers: tuple[tuple[str, Object], ...]
+    """Webhook configurations and APIServices without their Service, each with the word that kubectl knows."""
+    terminating: bool
+    """Whether its namespace is being deleted too."""
+    idle: bool
+    """Whether no part of KubeVirt runs any more."""
+
+    @property
+    def operator(self) -> str:
+        """The operator that removes the finalizer."""
+        return _OPERATORS[self.kind][0]
+
+    @property
+    def reason(self) -> str:
+        """Why the object stays."""
+        by = f"{self.operator}, which alone removes it, is gone"
+        space = f"; namespace {self.obj.namespace} stays Terminating" if self.terminating else ""
+        return f"it is being deleted{self.lasts}, kept by finalizer {self.finalizers}: {by}{space}"
+
+    @property
+    def effect(self) -> str:
+        """What follows for VMs; empty: nothing is known to."""
+        if not self.idle:
+            return ""
+        return f"No {', '.join(_PARTS)} runs: VMs run on, but cannot be changed, deleted or migrated"
+
+    def steps(self, width: int = 150) -> str:
+        """Return what to do, in order. ``width``: of the names of what is left."""
+        left = names((obj.name for _, obj in self.leftovers), width)
+        first = (
+            f"delete what is left and refuses requests ({left}), then the finalizer" if left else "remove the finalizer"
+        )
+        warned = _NOT_BEFORE if self.kind is KUBEVIRT else ""
+        return f"{first}; then install {_PRODUCTS[self.kind]} again{warned}"
+
+    def leaves(self, obj: Object) -> bool:
+        """Return whether an object is left of the product, and calls a Service that does not exist any more."""
+        return any((each.kind, each.name) == (obj.kind, obj.name) for _, each in self.leftovers)
+
+    @property
+    def services(self) -> Iterator[tuple[str, str]]:
+        """The Services that what is left calls, as namespace and name."""
+        for _, obj in self.leftovers:
+            yield from (each for each in _services(obj) if each[0] == self.obj.namespace)
+
+    @property
+    def command(self) -> str:
+        """The steps as a command, without the installation."""
+        left = [f"{word}/{argument(obj.name)}" for word, obj in self.leftovers]
+        patch = json_patch(self.kind, self.obj.name, self.obj.namespace, [Patch("remove", _FINALIZERS)])
+        return f"{shell('kubectl', 'delete', *left)} && {patch}" if left else patch
+
+    @property
+    def of_vms(self) -> Problem:
+        """Why no VM is migrated or started."""
+        name = f"{self.kind.kind} {self.obj.full_name}"
+        kept = f"{name} is being deleted{self.lasts}, and {self.operator} is gone, which alone removes its finalizer"
+        reason = f"nothing of KubeVirt runs, so no VM is migrated or started: {kept} {self.finalizers}"
+        remedy = typed(f"do not drain before KubeVirt is installed again: {self.steps(60)}", self.command)
+        return Problem(reason, remedy, id=problem_of(ProblemCause.COMPONENT, self.obj), command=self.command)
+
+
+_NOT_BEFORE: Final = ", not before: virt-operator would delete all VMs"
+_FINALIZERS: Final = Path("metadata", "finalizers")
+
+
+def kubevirt(cluster: Cluster) -> RemovedProduct | None:
+    """Return the KubeVirt of which nothing runs any more; None: something does, or that cannot be determined."""
+    return cluster.cached(_kubevirt)
+
+
+def _kubevirt(cluster: Cluster) -> RemovedProduct | None:
+    for each in cluster.known(KUBEVIRT) if any(obj.deleted for obj in cluster.known(KUBEVIRT)) else ():
+        try:
+            found = of(each, KUBEVIRT, cluster)
+        except Unseen:
+            continue
+        if found is not None and found.idle:
+            return found
+    return None
+
+
+def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
+    """Return that the deletion of an object cannot end; None: it is not being deleted, or its operator exists.
+
+    Raises:
+        Unseen: it cannot be determined whether its operator exists.
+    """
+    held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
+    if not obj.deleted or not held:
+        return None
+    for word in (DEPLOYMENT, POD):
+        if any(_is_operator(found, kind) for found in cluster.list(word)):
+            return None
+    pods = cluster.known(POD)
+    parts = {each.labels.get("kubevirt.io") for each in pods if each.at("status", "phase").text not in _FINISHED}
+    space = find(cluster, NAMESPACE, "", obj.namespace) if kind.namespaced else None
+    return RemovedProduct(
+        obj,
+        kind,
+        ", ".join(held),
+        clock.lasting(obj.metadata["deletionTimestamp"].text, cluster),
+        tuple(_leftovers(obj, kind, cluster)),
+        space is not None and space.deleted,
+        kind is KUBEVIRT and parts.isdisjoint(_PARTS),
+    )
+
+
+def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
+    """Return that an object is being deleted while its operator exists and has no Ready pod; None: it has, or is gone.
+
+    Raises:
+        Unseen: its pods cannot be determined.
+    """
+    lasts = clock.since(obj.metadata["deletionTimestamp"].text, cluster)
+    held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
+    own = next((each for each in cluster.known(DEPLOYMENT) if _is_operator(each, kind)), None)
+    if lasts is None or lasts < _SETTLED or not held or own is None:
+        return None
+    pods = [each for each in cluster.list(POD) if _is_operator(each, kind)]
+    if any(each.condition("Ready")["status"].text == "True" for each in pods):
+        return None
+    by = f"{own.name}, which alone removes it, has no Ready pod"
+    reason = f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {', '.join(held)}: {by}"
+    all_vms = ", which goes on with the removal and deletes all VMs" if kind is KUBEVIRT else ""
+    return Problem(reason, f"repair {own.name}{all_vms}", command=about("describe", own, DEPLOYMENT))
+
+
+def _is_operator(obj: Object, kind: Kind) -> bool:
+    if obj.kind == POD.kind:
+        mine = any(obj.name.startswith(f"{name}-") for name in _OPERATORS[kind])
+        return mine and obj.at("status", "phase").text not in _FINISHED
+    return obj.name in _OPERATORS[kind]
+
+
+def _leftovers(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[tuple[str, Object]]:
+    """Yield what calls a Service of the product that does not exist any more."""
+    for each in (*webhook_requests.CONFIGURATIONS, API_SERVICE):
+        for found in gather(cluster.list(each))[0]:
+            if any(_is_gone(service, obj, kind, cluster) for service in _services(found)):
+                yield each.kind.lower(), found
+
+
+def _services(obj: Object) -> Sequence[tuple[str, str]]:
+    fields = (
+        [obj.at("spec", "service")]
+        if obj.kind == API_SERVICE.kind
+        else [each.at("clientConfig", "service") for each in obj["webhooks"].items()]
+    )
+    return [(each["namespace"].text or "", each["name"].text or "") for each in fields if each["name"].text]
+
+
+def _is_gone(service: tuple[str, str], obj: Object, kind: Kind, cluster: Cluster) -> bool:
+    own = service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI
+    try:
+        return own and cluster.get(SERVICE, *service) is None
+    except Unseen:
+        return False

@@ -1,0 +1,1 @@
+"""Operators that hold an update: what they refuse, and what OLM keeps of a failure."""

@@ -1,0 +1,182 @@
+"""Another minor or major release of OpenShift that is refused, because Upgradeable is False.
+
+An update within the present minor release is accepted all the same. Sources, in
+openshift/cluster-version-operator: pkg/payload/precondition/clusterversion/upgradeable.go#Run;
+pkg/cvo/status.go#setUpgradeableCondition; pkg/risk/upgradeable/util.go#MajorAndMinorUpdates;
+before: pkg/cvo/upgradeable.go, whose message has the words of the operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
+from virt_admit.model.node_updates.operators import single_node_workloads
+
+READS: Final[Reads] = union(
+    incompatible_operators.READS,
+    single_node_workloads.READS,
+    {
+        CLUSTER_VERSION: (),
+        CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason"),
+    },
+)
+_LONGEST: Final = 600
+_BRIEF: Final = 180
+_MINOR: Final = re.compile(r"(\d+)\.(\d+)")
+_PASSING: Final = "UpdateInProgress"
+"""The cluster-version operator says so while it updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRefusal:
+    """One object that refuses another minor release."""
+
+    kind: str
+    name: str
+    reason: str
+    remedy: str
+    brief: str
+    """The reason with the middle of long words cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedReleases:
+    """Which releases are refused, and by which objects."""
+
+    present: str
+    """The minor release, as ``4.18``; empty: it is not known."""
+    accepted: tuple[str, ...]
+    """Releases that are offered and not refused."""
+    refused: tuple[str, ...]
+    """Releases that are offered and refused."""
+    by: tuple[ReleaseRefusal, ...]
+    wanted: bool = False
+    """Whether the channel, or what it offers, goes beyond the present minor release."""
+
+    @property
+    def within(self) -> str:
+        """Return what is not refused, as ``4.18.20``, or ``releases of 4.18``."""
+        offered = names(self.accepted[-2:], 60) if self.accepted else ""
+        return offered or f"releases of {self.present or 'this minor'}"
+
+    @property
+    def targets(self) -> str:
+        """Return what is refused, as ``4.19.3``, or ``another minor release``."""
+        return names(self.refused[-2:], 60) if self.refused else "another minor release"
+
+
+def of_version(version: Object, cluster: Cluster) -> RefusedReleases | None:
+    """Return what a ClusterVersion refuses; None: nothing, or it does not say."""
+    upgradeable = version.condition("Upgradeable")
+    if upgradeable["status"].text != "False" or upgradeable["reason"].text == _PASSING:
+        return None
+    now = version.at("status", "desired", "version").text or ""
+    present = _MINOR.match(now)
+    offered = list(_offered(version))
+    if present is None:
+        return RefusedReleases("", (), (), tuple(_causes(version, cluster)), wanted=bool(offered))
+    within = [each for each in offered if _is_within(each, present)]
+    beyond = [each for each in offered if not _is_within(each, present)]
+    channel = _MINOR.search(version.at("spec", "channel").text or "")
+    ahead = channel is not None and _numbers(channel) > _numbers(present)
+    causes = tuple(_causes(version, cluster))
+    wanted = ahead or bool(beyond)
+    return RefusedReleases(present[0], tuple(within), tuple(beyond), causes, wanted)
+
+
+def _offered(version: Object) -> Iterator[str]:
+    """Yield the releases that the channel offers, also those with known risks."""
+    status = version["status"]
+    found = [each["version"].text for each in status["availableUpdates"].items()]
+    found += [each.at("release", "version").text for each in status["conditionalUpdates"].items()]
+    yield from sorted(
+        set(filter(None, found)),
+        key=lambda text: [int(part) for part in re.findall(r"\d{1,9}", text)],
+    )
+
+
+def _is_within(release: str, present: re.Match[str]) -> bool:
+    found = _MINOR.match(release)
+    return found is not None and found[0] == present[0]
+
+
+def _numbers(found: re.Match[str]) -> tuple[int, int]:
+    return int(found[1]), int(found[2])
+
+
+def _causes(version: Object, cluster: Cluster) -> Iterator[ReleaseRefusal]:
+    refusing = [each for each in cluster.known(CLUSTER_OPERATOR) if _refuses(each)]
+    for operator in sorted(refusing, key=lambda each: each.name):
+        yield of_operator(operator, cluster)
+    condition = version.condition("Upgradeable")
+    own = list(_own_parts(version, refusing))
+    if not refusing and not own:
+        own = [_flat(condition["message"].text)]
+    for words in own:
+        reason = condition["reason"].text or ""
+        named = f" ({reason})" if reason and not reason.startswith("Multiple") else ""
+        title = f"ClusterVersion {version.name} is not Upgradeable{named}"
+        said, brief = (
+            f"{title}: {cut_middle(words, _LONGEST)}",
+            f"{title}: {cut_middle(words, _BRIEF)}",
+        )
+        remedy = _own_remedy(words, version, cluster)
+        yield ReleaseRefusal("ClusterVersion", version.name, said, remedy, brief)
+
+
+def _refuses(operator: Object) -> bool:
+    return operator.condition("Upgradeable")["status"].text == "False"
+
+
+def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
+    """Return why a ClusterOperator refuses another minor release."""
+    condition = operator.condition("Upgradeable")
+    words, reason = _flat(condition["message"].text), condition["reason"].text or ""
+    pods = single_node_workloads.named_in(words, cluster)
+    title = f"ClusterOperator {operator.name} is not Upgradeable{f' ({reason})' if reason else ''}"
+    title += f": {pods.words}" if pods is not None else ""
+    said = f"{title}: {cut_middle(words, _LONGEST)}"
+    brief = title if pods is not None else f"{title}: {cut_middle(words, _BRIEF)}"
+    remedy = pods.remedy if pods is not None else ""
+    remedy = remedy or incompatible_operators.remedy(words, cluster, ordered=False)
+    described = about("describe", operator, CLUSTER_OPERATOR)
+    other = typed(f"Resolve what ClusterOperator {operator.name} asks for", described)
+    return ReleaseRefusal("ClusterOperator", operator.name, said, remedy or other, brief)
+
+
+_OF_OPERATORS: Final = re.compile(
+    r"luster operators? .{0,200}should not be upgraded between minor|multiple reasons:", re.DOTALL
+)
+
+
+def _own_parts(version: Object, refusing: Sequence[Object]) -> Iterator[str]:
+    """Yield what the cluster-version operator adds to the messages of the operators."""
+    left = version.condition("Upgradeable")["message"].text or ""
+    for operator in refusing:
+        left = left.replace(operator.condition("Upgradeable")["message"].text or "\0", "")
+    for part in re.split(r"(?:^|\n)\* ", left):
+        words = _flat(part)
+        if words and not words.endswith(":") and not _OF_OPERATORS.search(words):
+            yield words
+
+
+def _own_remedy(words: str, version: Object, cluster: Cluster) -> str:
+    if "overrides" in words.lower():
+        return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
+    acknowledge = update_acknowledgements.remedy(words, version, cluster, ordered=False)
+    described = about("describe", version, CLUSTER_VERSION)
+    return acknowledge or typed("Resolve what it names", described)
+
+
+def _flat(text: str | None) -> str:
+    return " ".join((text or "").split()).rstrip(".")

@@ -1,0 +1,1 @@
+"""Charts of Rancher and Harvester, which Fleet applies to the cluster."""

@@ -1,0 +1,212 @@
+"""Upgrades of Harvester that wait for a chart which Fleet does not get ready.
+
+The job of the upgrade waits for each ManagedChart without a limit. Fleet compares the objects of a chart with those in the
+cluster: a field that the schema of their CustomResourceDefinition does not have is dropped by the API server, so the
+object stays Modified. Helm never updates the definitions in the folder ``crds`` of a chart that is installed. Sources:
+harvester/harvester:package/upgrade/upgrade_manifests.sh#wait_managed_chart; rancher/fleet:pkg/apis/fleet.cattle.io/v1alpha1/
+bundle_types.go#NonReadyResource, :internal/cmd/agent/deployer/monitor/updatestatus.go#modified; harvester/docs#780.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from virt_admit.model.commands import about, merge_patch, shell, typed
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import (
+    CDI,
+    FLEET_BUNDLE,
+    HARVESTER_UPGRADE,
+    JOB,
+    KUBEVIRT,
+    MANAGED_CHART,
+    Kind,
+)
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.node_updates import harvester_upgrades, update_orders
+from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
+from virt_admit.model.node_updates.update_orders import StandingOrder
+
+_STAGE: Final = "SystemServicesUpgraded"
+_CHARTS: Final = ("harvester-crd", "harvester", "rancher-monitoring-crd", "rancher-logging-crd")
+"""Those for which the job waits, in this order."""
+READS: Final[Reads] = union(
+    clock.READS,
+    harvester_upgrades.READS,
+    {
+        MANAGED_CHART: ("spec.paused", "status"),
+        FLEET_BUNDLE: ("spec.forceSyncGeneration",),
+        JOB: ("status.active",),
+        KUBEVIRT: (),
+        CDI: (),
+    },
+)
+_COMPARED: Final = (KUBEVIRT, CDI)
+"""The kinds of which a live cluster tells whether the object has a field."""
+_DEFINITION: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(namespaced=False)
+"""Only snapshots hold it."""
+_USUAL: Final = timedelta(minutes=30)
+"""A chart with all its images is installed by then."""
+_WORDS: Final = 200
+
+
+def standing(cluster: Cluster) -> Iterator[StandingOrder]:
+    """Yield the upgrade of Harvester that waits for a chart."""
+    under_way = {each.name for each in harvester_upgrades.upgrades(cluster) if each.kind == HARVESTER_UPGRADE.kind}
+    for upgrade in cluster.known(HARVESTER_UPGRADE) if under_way else ():
+        stage, since = harvester_upgrades.stage(upgrade)
+        lasts = clock.since(clock.stamp(since), cluster)
+        if upgrade.name in under_way and stage == _STAGE and lasts is not None and lasts >= _USUAL:
+            yield from (_order(upgrade, lasts, chart, cluster) for chart in _waiting(cluster)[:1])
+
+
+def _waiting(cluster: Cluster) -> Sequence[Object]:
+    """Return the charts that are not ready for long. The upgrade pauses those whose turn has not come."""
+    known = {each.name: each for each in cluster.known(MANAGED_CHART, LOCAL)}
+    own = (known[name] for name in _CHARTS if name in known)
+    return [each for each in own if not each.at("spec", "paused").boolean and _is_late(each, cluster)]
+
+
+def _is_late(chart: Object, cluster: Cluster) -> bool:
+    ready = chart.condition("Ready")
+    if ready["status"].text != "False" or chart.at("status", "summary", "ready").integer:
+        return False
+    lasts = clock.since(_since(ready), cluster)
+    return lasts is not None and lasts >= _USUAL
+
+
+def _since(ready: Field) -> str | None:
+    return ready["lastUpdateTime"].text or ready["lastTransitionTime"].text
+
+
+def _order(upgrade: Object, stays: timedelta, chart: Object, cluster: Cluster) -> StandingOrder:
+    bundle = find(cluster, FLEET_BUNDLE, LOCAL, f"mcc-{chart.name}")
+    job = find(cluster, JOB, upgrade.namespace, f"{upgrade.name}-apply-manifests")
+    entry = next(chart.at("status", "summary", "nonReadyResources").items(), Field(None))
+    state = entry["bundleState"].text or chart.at("status", "display", "state").text or "not ready"
+    lasts = clock.lasting(_since(chart.condition("Ready")), cluster)
+    by = f"Job {job.name}" if job is not None and job.at("status", "active").integer else "it"
+    of = f" (Bundle {bundle.name})" if bundle is not None else ""
+    which = f"ManagedChart {chart.full_name}{of} is {state}{lasts}"
+    why, remedy = _fault(chart, entry, bundle, cluster)
+    stage = f"has been upgrading system services for {clock.duration(stays)}"
+    reason = f"{update_orders.title(upgrade)} {stage}, and {by} waits without a limit: {which}{why}"
+    brief = f"it has been upgrading system services for {clock.duration(stays)}: {which}{why}"
+    return StandingOrder(upgrade, reason, remedy, True, brief)
+
+
+def _fault(chart: Object, entry: Field, bundle: Object | None, cluster: Cluster) -> tuple[str, str]:
+    """Return why a chart is not ready, as a clause, and the remedy."""
+    see = about("describe", chart, MANAGED_CHART)
+    for each in entry["modifiedStatus"].items():
+        if (patch := _patch(each)) is not None:
+            return _modified(each, patch, chart, bundle, cluster)
+        if each["missing"].boolean:
+            held = "exists without the marks of Fleet" if each["exist"].boolean else "is missing"
+            return f": {_title(each)} {held}", typed("Let Fleet own it, or remove what deletes it", see)
+    for each in entry["nonReadyStatus"].items():
+        said = ", ".join(text for item in each.at("summary", "message").items() if (text := item.text))
+        state = each.at("summary", "state").text or "not ready"
+        words = f": {_title(each)} is {state}{f' ({cut_middle(said, _WORDS)})' if said else ''}"
+        return words, typed("Repair that object, after which the upgrade goes on by itself", see)
+    said = entry["message"].text or chart.condition("Ready")["message"].text or ""
+    words = f": {cut_middle(' '.join(said.split()), _WORDS)}" if said else ""
+    return words, typed("Remove the cause that Fleet reports, after which the upgrade goes on by itself", see)
+
+
+def _title(status: Field) -> str:
+    return f"{status['kind'].text} {'/'.join(filter(None, (status['namespace'].text, status['name'].text)))}"
+
+
+def _patch(status: Field) -> dict[str, Any] | None:
+    """Return what Fleet would change in an object to get that of the chart; None: it would not change one."""
+    try:
+        found = json.loads(status["patch"].text or "")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _modified(
+    status: Field, patch: dict[str, Any], chart: Object, bundle: Object | None, cluster: Cluster
+) -> tuple[str, str]:
+    """Return which fields of an object differ from the chart, and how they become equal."""
+    paths = list(_paths(patch))
+    kind = _kind(status)
+    is_read = kind in _COMPARED or kind not in kinds.ALL
+    live = find(cluster, kind, status["namespace"].text or "", status["name"].text or "") if is_read else None
+    absent = live is not None and not any(live.at(*path).present for path in paths)
+    fields = names(".".join(path) for path in paths)
+    words = f": {_title(status)} {'lacks' if absent else 'differs in'} {fields}"
+    definition, unknown = _unknown(kind, status["apiVersion"].text or "", paths, cluster)
+    if unknown:
+        drops = f"which the schema of {definition} does not have, so that the API server drops it"
+        old = "Apply the CustomResourceDefinitions of the new release and its dependency charts"
+        return f"{words}, {drops}", typed(f"{old}; then raise forceSyncGeneration of the Bundle", _sync(chart, bundle))
+    if absent and not definition:
+        field = shell("kubectl", "explain", f"{kind.plural}.{'.'.join(paths[0])}", f"--api-version={kind.api_version}")
+        see = "If the schema of its CustomResourceDefinition lacks that field, apply those of the new release"
+        return words, typed(f"{see}, then have Fleet apply it again (forceSyncGeneration). To see it", field)
+    again = "If it was edited by hand, have Fleet write it again (forceSyncGeneration)"
+    other = "if a controller writes these fields, list them in spec.diff.comparePatches of the ManagedChart"
+    return words, typed(f"{again}; {other}", _sync(chart, bundle))
+
+
+def _paths(patch: dict[str, Any], begin: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the values of a merge patch."""
+    for key, value in patch.items():
+        path = (*begin, key)
+        if isinstance(value, dict) and value and len(path) < _DEEPEST:
+            yield from _paths(value, path)
+        else:
+            yield path
+
+
+_DEEPEST: Final = 16
+
+
+def _kind(status: Field) -> Kind:
+    version, name = status["apiVersion"].text or "", status["kind"].text or ""
+    group = version.rpartition("/")[0]
+    return kinds.find(group, name) or kinds.guess(version, name)
+
+
+def _unknown(kind: Kind, version: str, paths: Sequence[tuple[str, ...]], cluster: Cluster) -> tuple[str, bool]:
+    """Return the definition of a kind if it is known, and whether its schema lacks one of these fields."""
+    for each in cluster.known(_DEFINITION):
+        spec = each["spec"]
+        if (spec["group"].text, spec.at("names", "kind").text) == (kind.group, kind.kind):
+            served = (item for item in spec["versions"].items() if item["name"].text == version.rpartition("/")[2])
+            schemas = [item.at("schema", "openAPIV3Schema") for item in served]
+            lacks = any(schema.is_map and _lacks(schema, path) for schema in schemas for path in paths)
+            return f"CustomResourceDefinition {each.name}", lacks
+    return "", False
+
+
+def _lacks(schema: Field, path: Sequence[str]) -> bool:
+    """Return whether a schema certainly has no field at a path, so that the API server drops its value."""
+    for step in path:
+        if schema["x-kubernetes-preserve-unknown-fields"].boolean or schema["additionalProperties"].present:
+            return False
+        properties = schema["properties"]
+        if not properties.is_map:
+            return False
+        if not properties[step].present:
+            return True
+        schema = properties[step]
+    return False
+
+
+def _sync(chart: Object, bundle: Object | None) -> str:
+    """Return the command with which Fleet applies a bundle again (bundledeployment_types.go#ForceSyncGeneration)."""
+    if bundle is None:
+        return about("describe", chart, MANAGED_CHART)
+    last = bundle.at("spec", "forceSyncGeneration").integer or 0
+    return merge_patch(FLEET_BUNDLE, bundle.name, bundle.namespace, {"spec": {"forceSyncGeneration": last + 1}})
