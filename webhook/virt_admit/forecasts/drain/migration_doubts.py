@@ -91,6 +91,7 @@ def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         preemption_effects.problem(target, cluster)
         or start_doubts.network(takes, cluster)
         or start_doubts.drivers(target.placement.judged, target.pod.namespace, target.pod.claims, cluster)
+        or start_doubts.plugins(target, cluster)
     )
 
 

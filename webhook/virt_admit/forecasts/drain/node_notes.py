@@ -13,17 +13,16 @@ from virt_admit.forecasts.drain.control import (
     kept_volumes,
     kubevirt_updates,
     machine_twins,
+    px_updates,
 )
 from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.states import vm_states_times
-from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.remediation import node_faults
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
-from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -63,6 +62,7 @@ READS: Final[Reads] = union(
     etcd_guard.HOOK_READS,
     component_states.READS,
     kubevirt_updates.READS,
+    px_updates.READS,
     unreported_devices.READS,
     deschedulers.READS,
     {
@@ -80,14 +80,14 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
     yield from _kubevirt_held(node, cluster)
+    yield from px_updates.of_node(node.name, cluster)
     yield from node_faults.faults(node, cluster)
     if removed_operators.kubevirt(cluster) is None:  # else nothing reports devices, and that is the cause
         yield from filter(None, (unreported_devices.note(node.name, cluster),))
     yield from rejected_pods.notes(node, cluster)
-    for kind in maintenance.KINDS:
-        for found in cluster.known(kind):
-            if maintenance.node(found).text == node.name:
-                yield from _hanging(found)
+    for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
+        if maintenance.node(found).text == node.name:
+            yield from _hanging(found)
     yield from not_asked(node, cluster)
     yield from _descheduled(node, cluster)
     yield from _shut_down_instead(node, cluster)
@@ -215,7 +215,7 @@ def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which volumes do not leave a node: pods that need them elsewhere do not start."""
     for found in volume_attachments.stuck(node.name, cluster):
         asked = clock.since(found.metadata["deletionTimestamp"].text, cluster)
-        since = f" for {duration(asked)}" if asked is not None else ""
+        since = f" for {clock.duration(asked)}" if asked is not None else ""
         name, described = volume_attachments.volume(found), kubectl("describe", VOLUME_ATTACHMENT, found.name)
         error = cut_middle(volume_attachments.detach_error(found), 200)
         yield (
@@ -317,11 +317,11 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
             after = (
                 "VMs with attached volumes that still run then keep the node waiting without limit, others are lost with it"
                 if detach is None
-                else f"VMs that still run {duration(timedelta(seconds=detach))} later are lost with the node"
+                else f"VMs that still run {clock.duration(timedelta(seconds=detach))} later are lost with the node"
             )
             over = vm_states_times.is_over(end, cluster)
             begin = "The time of Cluster API's" if over else "Cluster API ends the"
-            ends = f"{'was over ' if over else ''}at {moment(end, clock.now(cluster))}"
+            ends = f"{'was over ' if over else ''}at {vm_states_times.moment(end, clock.now(cluster))}"
             found[node] = f"{begin} drain for Machine {machine.name} {ends}: {after}."
     return found
 
@@ -374,8 +374,7 @@ def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]
     if pool.at("spec", "paused").boolean:
         yield f"{sriov_drains.words(pool, own)}, so its nodes are not updated."
     if said := config_pool_updates.degraded(pool):
-        own_words = config_pool_updates.failure(node)
-        known = own_words and own_words in said
+        known = (own_words := config_pool_updates.failure(node)) and own_words in said
         words = "because of this node." if known else f"({cut_middle(said, 300)})."
         yield f"MachineConfigPool {pool.name} is degraded {words}"
     unavailable = pool.at("status", "unavailableMachineCount").integer or 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
+from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -74,7 +75,7 @@ class Loss:
     @functools.cached_property
     def scheduler(self) -> FilterPipeline:
         """kube-scheduler's filters over what is left. Target pods of migrations that end with their source are gone."""
-        left = candidates.scheduler(self.cluster).without_nodes(self.lost)
+        left = self.cluster.cached(_with_drivers).without_nodes(self.lost)
         return left.without_pods(self._orphans(left))
 
     def _orphans(self, left: FilterPipeline) -> Iterator[Pod]:
@@ -187,6 +188,10 @@ class Loss:
 class _Zone(NamedTuple):
     total: int
     ready: int
+
+
+def _with_drivers(cluster: Cluster) -> FilterPipeline:
+    return node_drivers.served(candidates.scheduler(cluster), cluster)
 
 
 def every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:

@@ -18,7 +18,6 @@ from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
-from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
@@ -110,6 +109,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(False, LossOutcome.OFF, f"its replica set {paused} is paused", "set its spec.paused to false")
     if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
         return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
+    if after.comes and (copied := lost_storage.unfinished(vmi)):
+        return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
         return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:
@@ -152,9 +153,7 @@ def _is_held(vmi: Object, name: str, cluster: Cluster) -> bool:
     """Return whether a volume may be attached to one node alone. Yes also if the claim cannot be read."""
     try:
         claim = cluster.get(PVC, vms.namespace_of(vmi), name)
-        if claim is None:
-            return False
-        if not volume_attachments.is_of_one_node(claim):
+        if claim is None or not volume_attachments.is_of_one_node(claim):
             return False
         volume = cluster.get(PV, "", claim.at("spec", "volumeName").text or "")
     except Unseen:
@@ -259,7 +258,7 @@ def _bound(case: _Case, loss: Loss) -> str:
     if not room_left.is_bound(case.returning, loss):
         return ""
     found = room_left.target(case.returning, loss)
-    return room_left.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
+    return start_doubts.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
 
 
 def _row(
@@ -290,8 +289,8 @@ def _row(
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))
     if comes and disk is not None and disk.certain:
         return row(LossOutcome.NODE, disk.reason, disk.remedy, cause=DISK)
-    if comes and pod.full_name in room.nowhere:
-        return row(LossOutcome.ROOM, f"no node takes it: {room.nowhere[pod.full_name]}", makes_room(pod.fault))
+    if comes and (full := room.nowhere.get(pod.full_name, "")):
+        return row(LossOutcome.ROOM, f"no node takes it: {full}", start_doubts.opens(full, pod.fault, loss.cluster))
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
     unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
     if unsure is not None and not doubts:
@@ -331,7 +330,7 @@ def _doubts(case: _Case, pod: str, coverage: NodeCoverage, room: RoomLeft, loss:
 def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
     """Return why a pod may not start where it is placed, which nothing that places it knows; None: no doubt."""
     takes = loss.scheduler.accepting(pod).__contains__
-    network = start_doubts.network(takes, loss.cluster)
+    network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(pod, loss.scheduler, loss.cluster)
     return network or start_doubts.volumes(node, pod.namespace, pod.claims, loss.cluster)
 
 

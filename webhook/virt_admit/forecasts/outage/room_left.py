@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.placement import candidates, preemption_effects
+from virt_admit.forecasts.placement import candidates, preemption_effects, start_doubts
 from virt_admit.forecasts.placement.candidates import FreshPod, SchedulingTarget
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.messages import names, shorten
+from virt_admit.model.messages import names
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, pack, waits_for_others
 from virt_admit.model.scheduler.pods import Pod
@@ -208,7 +208,7 @@ class _Search:
         pod = found.pod
         if found.placement.certain != () or ((pod.affinity or pod.spread) and len(self.items) > 1):
             return ""
-        return best_refusal(found, self.filters) or "no node that is left runs KubeVirt"
+        return start_doubts.best_refusal(found, self.filters) or "no node that is left runs KubeVirt"
 
     def _first(self, items: Sequence[Item]) -> frozenset[str]:
         """Return the pods that certainly find a place although not all do: of the highest priorities, or with room for
@@ -387,13 +387,3 @@ def _least_missing(item: Item, filters: FilterPipeline, hosts: Sequence[str]) ->
             if lack:
                 lacks.append(lack)
     return min(lacks, key=lambda lack: (len(lack), lack[0][1]), default=[])
-
-
-def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
-    """Return why the node with the fewest causes refuses a pod, ``on n2 memory: 6Gi missing``; empty: no such node."""
-    refusals = found.placement.refusals.items()
-    hosts = {name: why for name, why in refusals if SCHEDULABLE in filters.state.nodes[name].labels}
-    if not hosts:
-        return ""
-    name, why = min(hosts.items(), key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]))
-    return f"on {name} {shorten(why, 100)}"

@@ -9,14 +9,18 @@ from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.components import driver_daemons, node_drivers
+from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PV, PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import advice_of, cut_middle, names, shorten
 from virt_admit.model.problems import Problem
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.pods import Pod
 
 READS: Final[Reads] = union(virt_handlers.READS, volume_attachments.READS, node_drivers.READS)
 """The fields that say it."""
@@ -68,13 +72,70 @@ def drivers(
     ``judged``: why each node does not take the pod.
     """
     for name, why in sorted(judged.items()):
-        if why is None or not why.startswith(node_drivers.LACKS):
+        if why is None or not why.startswith(node_drivers.LACKS) or "; " in why:
             continue
         driver = node_drivers.missing(name, namespace, claims, cluster)
         command = shell("kubectl", "cordon", argument(name))
         ways = typed(f"{node_drivers.words(driver, name, cluster)}; or cordon {name} until then", command)
         return Problem(f"kube-scheduler may choose {name}, and {why}", ways)
     return None
+
+
+def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return that no node is left which certainly has the drivers of a pod; None: one may have them.
+
+    The pod of a driver is not there, but may come back: its DaemonSet is updated, or a taint passes.
+    """
+    gone = driver_daemons.without_pod(cluster)
+    if not any(name in gone for name in target.placement.candidates):
+        return None
+    needed = node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster)
+    found = {
+        name: next((each for each in needed if each in gone.get(name, ())), "") for name in target.placement.candidates
+    }
+    if not all(found.values()):
+        return None
+    node, driver = min(found.items())
+    absent = gone[node][driver]
+    reason = f"it is not known whether driver {driver} works on {names(found)} ({absent.why})"
+    return Problem(reason, absent.remedy)
+
+
+def unserved(pod: Pod, filters: FilterPipeline, cluster: Cluster) -> Problem | None:
+    """Return the same of a pod that filters place which know the drivers."""
+    lacking = node_drivers.lacking(cluster)
+    needed = node_drivers.needed_by(pod.namespace, pod.claims, cluster) if lacking else ()
+    if not any(driver in each for driver in needed for each in lacking.values()):
+        return None
+    return drivers(filters.place(pod).judged, pod.namespace, pod.claims, cluster)
+
+
+def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
+    """Return why the node with the fewest causes refuses a pod, ``on n2 memory: 6Gi missing``; empty: no such node."""
+    refusals = found.placement.refusals.items()
+    hosts = {name: why for name, why in refusals if SCHEDULABLE in filters.state.nodes[name].labels}
+    if not hosts:
+        return ""
+    name, why = min(hosts.items(), key=_ease)
+    return f"on {name} {shorten(why, 300 if why.startswith(node_drivers.LACKS) else 100)}"
+
+
+def _ease(item: tuple[str, str]) -> tuple[bool, int, bool, str]:
+    """Return how easily a refusal ends: lack of room first, then few causes, then a driver."""
+    name, why = item
+    return not why.endswith("missing"), why.count("; "), not why.startswith(node_drivers.LACKS), name
+
+
+def opens(why: str, fault: str, cluster: Cluster) -> str:
+    """Return what lets a pod start that no node takes, without a command: a driver, a network, room.
+
+    ``why``: the refusal of the best node, as ``best_refusal`` says it. ``fault``: of the pod.
+    """
+    node, _, cause = why.removeprefix("on ").partition(" ")
+    if not cause.startswith(node_drivers.LACKS):
+        return makes_room(fault)
+    words = advice_of(node_drivers.remedy(cause.split()[2], node, cluster)).rstrip(".")
+    return f"{words[:1].lower()}{words[1:]}"
 
 
 def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:

@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcom
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import no_target, quotas, virt_handlers
 from virt_admit.forecasts.placement.candidates import scheduler
-from virt_admit.forecasts.placement.components.node_drivers import LACKS
+from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.upgrade import durations, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
 from virt_admit.forecasts.upgrade.rollouts import Pool
@@ -86,6 +86,7 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     filters = with_nodes_back(scheduler(cluster), back)
     filters = _without_left(filters, start.plan)
     filters = without_virt_handler(filters, cluster.cached(virt_handlers.broken).keys() - back)
+    filters = node_drivers.served(filters, cluster, back)
     away = back if start.continued else frozenset()
     return World(filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away)
 
@@ -151,7 +152,7 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     if row.outcome is VmOutcome.BLOCKS:
         migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or bool(gather(quotas.refusals(row.vmi, cluster))[0])
-        without_driver = [name for name, why in row.placement.refusals.items() if why.startswith(LACKS)]
+        without_driver = [name for name, why in row.placement.refusals.items() if why.startswith(node_drivers.LACKS)]
         failed = {*migration_failures.impossible_targets(row.vmi, cluster), *without_driver}
         if not migrates or for_good or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed):
             return row.reason

@@ -171,7 +171,7 @@ class FilterPipeline:
         return found
 
     def _out_of_reach(self, claim: Claim) -> frozenset[str]:
-        key = claim.node_affinity, claim.zones, claim.free
+        key = claim.node_affinity, claim.zones, claim.free, claim.driver if claim.unserved else ""
         found = self._reach.get(key)
         if found is None:
             if self._before is not None:

@@ -143,6 +143,8 @@ class Claim:
     """Whether one pod in the cluster may use it (``ReadWriteOncePod``)."""
     free: FreeStorage | None = None
     """Where its volume could be made; None: it has one."""
+    unserved: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Nodes that cannot mount it now, which kube-scheduler does not know, each with the reason."""
 
     @property
     def place(self) -> VolumePlace | None:
@@ -150,7 +152,9 @@ class Claim:
         return _place(self.node_affinity, self.zones)
 
     def refusal(self, node: str, labels: Mapping[str, Any], *, moment: bool = True) -> str:
-        """Return why a node cannot mount the volume, in words; empty if it can. ``moment``: whether free storage counts."""
+        """Return why a node cannot mount the volume; empty: it can. ``moment``: what passes counts."""
+        if moment and node in self.unserved:
+            return self.unserved[node]
         if self.free is not None and self.free.allowed is not None and not self.free.allowed.matches(node, labels):
             return f"StorageClass {self.free.storage_class} allows no volume for claim {self.name} there"
         if self.free is not None and moment and (lacks := self.free.lacks(labels)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
@@ -57,10 +57,13 @@ _FLAGS: Final[Mapping[str, str]] = {
     Flag.TAINTED: "because of a taint",
     Flag.FOREIGN: "no drain asked for it",
     Flag.ARRIVING: "it just arrives",
+    Flag.COPYING: "its disks go to other claims",
 }
 
 
-def state_words(state: str, flags: Iterable[str]) -> str:
+def state_words(state: str, flags: Collection[str]) -> str:
     """Return what a VM does now, with what is true besides: the words of text for values of JSON."""
-    said = ", ".join(_FLAGS.get(flag, flag) for flag in flags)
-    return f"{_STATES.get(state, state)}{f' ({said})' if said else ''}"
+    copying = state == State.RUNNING and Flag.COPYING in flags
+    words = "its disks and its memory are being copied" if copying else _STATES.get(state, state)
+    said = ", ".join(_FLAGS.get(flag, flag) for flag in flags if flag != Flag.COPYING or not copying)
+    return f"{words}{f' ({said})' if said else ''}"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.forecasts.drain.control import component_states, kubevirt_updates
+from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import operator_updates
 
-READS: Final[Reads] = union(component_states.READS, kubevirt_updates.READS, operator_updates.READS)
+READS: Final[Reads] = union(component_states.READS, kubevirt_updates.READS, operator_updates.READS, px_updates.READS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,11 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     found = [(each.subscription, each.reason, each.remedy) for each in operator_updates.held(cluster)]
     found += [(update.kubevirt, update.reason, update.remedy)] if update is not None else []
     found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
+    storage = [
+        StuckOperator(each.kind, each.namespace, each.name, each.reason, each.remedy)
+        for each in px_updates.paused(cluster)
+    ]
     return tuple(
         StuckOperator(own.kind, own.namespace, own.name, capital(reason), capital(remedy))
         for own, reason, remedy in found
-    )
+    ) + tuple(storage)

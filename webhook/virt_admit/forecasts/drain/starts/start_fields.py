@@ -250,6 +250,7 @@ READS: Final[Reads] = {
         "metadata.annotations.kubevirt.io/migrationUtilityVolumesTimeoutSeconds",
         "metadata.annotations.kubevirt.io/workloadUpdateMigration",
         "metadata.creationTimestamp",
+        "metadata.labels",
         "metadata.uid",
         "spec",
         "spec.vmiName",

@@ -242,6 +242,8 @@ def _flags(vmi: Object, migration: Object | None, cluster: Cluster) -> Iterator[
         yield Flag.TAINTED
     if migration is not None and _EVACUATION not in migration.annotations:
         yield Flag.FOREIGN
+    if migration is not None and migrations.copies(vmi):
+        yield Flag.COPYING
 
 
 _EVACUATION: Final = migrations.AUTOMATIC[0]

@@ -20,6 +20,7 @@ from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 from virt_admit.model.messages import count, cut_middle, names, sentence
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.resources import MEMORY, show
 
 
 def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster) -> Ruling | None:
@@ -42,6 +43,9 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
+    last = migration_failures.in_a_row(vmi, cluster)[-1] if loads else None
+    if last is not None and migration_failures.is_without_progress(last):
+        return _without_progress(vmi, last.text, loads, settings)
     if loads and not (settings is not None and settings.ends_at_deadline):
         limit = migration_timeouts.seconds(vmi, settings)
         after = f" after {duration(timedelta(seconds=limit))}" if limit else ""
@@ -51,6 +55,19 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
         reason = f"its last migration was cancelled{after}: timed out, and so may the next"
         return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
     return None
+
+
+def _without_progress(vmi: Object, text: str, times: int, settings: MigrationSettings | None) -> Ruling:
+    """Return that the last migrations made no progress: the guest writes as fast as they copy."""
+    limit = (
+        f" (bandwidthPerMigration {show(MEMORY, int(settings.bandwidth))})" if settings and settings.bandwidth else ""
+    )
+    if times >= migrations.RETRY_LOOP:  # else the network may have failed for a moment
+        reason = f"its last {times} migrations were aborted, so will the next: {text}{limit}"
+        return Ruling(StateEffect.BLOCKS, reason, load_remedy(vmi, settings), ProblemCause.MIGRATION_FAILS)
+    which = "migration was" if times == 1 else f"{times} migrations were"
+    reason = f"its last {which} aborted, and so may the next: {text}{limit}"
+    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings))
 
 
 def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> Ruling:

@@ -51,6 +51,8 @@ class Flag(enum.StrEnum):
     TAINTED = "tainted"
     FOREIGN = "foreign"
     ARRIVING = "arriving"
+    COPYING = "copying"
+    """Its disks are copied to other claims, as its volumes were changed."""
 
 
 PLACED: Final = frozenset(

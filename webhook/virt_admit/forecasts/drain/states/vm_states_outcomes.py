@@ -87,7 +87,7 @@ def _of_flags(case: Case) -> Iterator[str]:
         node = case.vmi.at("status", "nodeName").text
         yield f"it moves because of the taint {migration_limits.drain_taint(case.cluster)} on {node}"
     if Flag.FOREIGN in found.flags and found.state is not State.TWO_PODS:  # it does not move
-        yield migrations.asked_by(case.found.migration)
+        yield migrations.asked_by(case.found.migration, case.vmi)
 
 
 # --- each state ----------------------------------------------------------------------------------------------------

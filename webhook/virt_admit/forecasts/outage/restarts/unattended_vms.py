@@ -6,8 +6,7 @@ from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
-from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.placement.components.missing_networks import makes_room
+from virt_admit.forecasts.placement import start_doubts, virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.remediation import fence_taints
@@ -32,7 +31,8 @@ def why_and_remedy(
     if bound:
         why, way = f"{why}; and no other node can run it: {bound}", f"{lost_storage.elsewhere(pod, loss)}, and {acting}"
     elif full := room.nowhere.get(pod.full_name, ""):
-        why, way = f"{why}; and no node takes it: {full}", f"{makes_room(pod.fault)}, and {acting}"
+        why = f"{why}; and no node takes it: {full}"
+        way = f"{start_doubts.opens(full, pod.fault, loss.cluster)}, and {acting}"
     elif room.fits is False and pod.full_name not in room.safe:
         why = f"{why}; and not all VMs find a place"
     return why, awaited_return.of_silent(node, loss.cluster) or way

@@ -12,10 +12,12 @@ from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.volumes import Claim
 
-READS: Final[Reads] = union(disks.READS, ceph_monitors.READS, longhorn_volumes.READS)
+READS: Final[Reads] = union(migrations.READS, disks.READS, ceph_monitors.READS, longhorn_volumes.READS)
 
 Stranded = tuple[Disk, DiskLoss]
 
@@ -30,6 +32,18 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     if disk.driver == longhorn_volumes.DRIVER:
         return longhorn_volumes.lost(disk, loss)
     return ceph_monitors.lost(disk, loss) if ceph_monitors.is_of_ceph(disk) else None
+
+
+def unfinished(vmi: Object) -> str:
+    """Return that a VM would not start as its disks are being copied; empty: they are not."""
+    words = migrations.copy_words(vmi)
+    return f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy" if words else ""
+
+
+def recovery(vmi: Object) -> str:
+    """Return what lets such a VM start again."""
+    former = names(each.source for each in migrations.copies(vmi))
+    return f"name {former} in the VM again, which has the data, once a node can use it"
 
 
 def elsewhere(pod: Pod, loss: Loss) -> str:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, KUBEVIRT, LONGHORN_SETTING, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
@@ -115,14 +115,11 @@ def stale(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
 
 
 def _stale(cluster: Cluster) -> dict[str, dict[str, AbsentPod]]:
-    found: dict[str, dict[str, AbsentPod]] = {}
-    for own in cluster.known(CSI_NODE):
-        for listed in own.at("spec", "drivers").items():
-            driver = listed["name"].text or ""
-            gone = absent(driver, own.name, cluster)
-            if gone is not None and gone.lasts and _runs(driver, cluster):
-                found.setdefault(own.name, {})[driver] = gone
-    return found
+    found = {
+        node: {driver: gone for driver, gone in each.items() if gone.lasts}
+        for node, each in without_pod(cluster).items()
+    }
+    return {node: each for node, each in found.items() if each}
 
 
 def also_at_risk(gone: AbsentPod, node: str, cluster: Cluster) -> list[str]:
@@ -151,12 +148,41 @@ def lost(node: Object, cluster: Cluster) -> Iterator[str]:
         )
 
 
-def _runs(driver: str, cluster: Cluster) -> bool:
-    """Return whether the DaemonSet of a driver has pods elsewhere, so that they would be known."""
-    daemon = of_driver(driver, cluster)
-    return daemon is not None and any(
-        pod.namespace == daemon.namespace and node_pods.daemon(pod) == daemon.name for pod in cluster.known(POD)
-    )
+def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
+    """Return by node the drivers that its CSINode lists, but whose DaemonSet has no pod there.
+
+    The kubelet forgets a driver with a reboot, its CSINode does not. A DaemonSet without any pod is
+    left out, as its driver may be registered by something else.
+    """
+    return cluster.cached(_without_pod)
+
+
+def _without_pod(cluster: Cluster) -> dict[str, dict[str, AbsentPod]]:
+    found: dict[str, dict[str, AbsentPod]] = {}
+    running = cluster.cached(_running)
+    for own in () if unlisted(cluster, POD) else cluster.known(CSI_NODE):
+        here = node_pods.of_node(own.name, cluster)
+        for driver in filter(None, (each["name"].text for each in own.at("spec", "drivers").items())):
+            daemon = entry(cluster, _of_drivers, driver)
+            runs = daemon is not None and daemon.full_name in running
+            if daemon is None or not runs or node_pods.of_driver(driver, here) is not None:
+                continue
+            if (why := of_daemon(daemon, driver, own.name, cluster)) is not None:
+                found.setdefault(own.name, {})[driver] = why
+    return found
+
+
+def _of_drivers(cluster: Cluster) -> dict[str, Object]:
+    """Return the DaemonSet of each driver that a CSINode lists."""
+    listed = (each["name"].text for own in cluster.known(CSI_NODE) for each in own.at("spec", "drivers").items())
+    pairs = ((driver, of_driver(driver, cluster)) for driver in sorted({*filter(None, listed)}))
+    return {driver: daemon for driver, daemon in pairs if daemon is not None}
+
+
+def _running(cluster: Cluster) -> frozenset[str]:
+    """Return the DaemonSets that have pods, so that those of all nodes would be known."""
+    pods = ((pod, node_pods.daemon(pod)) for pod in cluster.known(POD))
+    return frozenset(f"{pod.namespace}/{name}" for pod, name in pods if name)
 
 
 def of_driver(driver: str, cluster: Cluster) -> Object | None:

@@ -8,18 +8,32 @@ issues longhorn/longhorn#6435.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.volumes import Claim
 
 READS: Final[Reads] = union(
-    driver_daemons.READS, {CSI_NODE: ("spec.drivers.name",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)}
+    clock.READS,
+    driver_daemons.READS,
+    {
+        CSI_NODE: ("spec.drivers.name",),
+        POD: ("spec.nodeName", "status.phase"),
+        PVC: ("spec.volumeName",),
+        PV: ("spec.csi.driver",),
+    },
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver."""
@@ -30,10 +44,10 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 
 
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
-    """Return the drivers that a node lacks although another node has them, by node; nodes without a CSINode are left out.
+    """Return the drivers that a node lacks although another node has them, by node.
 
-    An entry of a CSINode does not count whose pod is gone and cannot come back: the kubelet has no
-    such driver any more.
+    Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the pod
+    that registers it is gone and cannot come back, or if the kubelet says so.
     """
     return cluster.cached(_lacking)
 
@@ -55,10 +69,39 @@ def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
     return cluster.cached(_reasons)
 
 
+def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()) -> FilterPipeline:
+    """Return the filters over the nodes that have the drivers of a pod's volumes.
+
+    kube-scheduler does not look at that.
+
+    ``back``: nodes whose drivers register again in a moment.
+    """
+    lacks: dict[str, dict[str, str]] = {}
+    for node, absent in reasons(cluster).items():
+        for driver, why in absent.items() if node not in back else ():
+            lacks.setdefault(driver, {})[node] = why
+    if not lacks:
+        return filters
+
+    def claim(namespace: str, name: str) -> Claim:
+        found = filters.volumes.claim(namespace, name)
+        return replace(found, unserved=lacks[found.driver]) if found.driver in lacks else found
+
+    return FilterPipeline(
+        filters.state,
+        replace(filters.volumes, claim=functools.cache(claim)),
+        filters.unseen,
+        filters.complete,
+        filters.most_terms,
+        filters.unread_namespaces,
+    )
+
+
 def _reasons(cluster: Cluster) -> dict[str, dict[str, str]]:
     return {
         node: {
-            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}" for each in sorted(absent)
+            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}".replace("; ", ", ")
+            for each in sorted(absent)  # each is one cause
         }
         for node, absent in lacking(cluster).items()
     }
@@ -123,10 +166,38 @@ def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 
 def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
-    found = cluster.cached(_registered)
-    known, stale = frozenset[str]().union(*found.values()), driver_daemons.stale(cluster)
-    present = {node: own - stale.get(node, {}).keys() for node, own in found.items()}
-    return {node: known - own for node, own in present.items() if known - own}
+    found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
+    known = frozenset[str]().union(*found.values())
+    lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
+    for node, driver in _reported(cluster):
+        if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
+            lost.setdefault(node, set()).add(driver)
+    absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
+    return {node: drivers for node, drivers in absent.items() if drivers}
+
+
+def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield node and driver for which a kubelet says for some time that it has no such driver.
+
+    The pod that registers the driver may be there all the same, with a container that does not run.
+    """
+    now = clock.now(cluster)
+    for event in cluster.known(events.EVENT) if now is not None else ():
+        named = _NO_CLIENT.search(event["message"].text or "")
+        first, last = clock.instant(event["firstTimestamp"].text), events.time_of(event)
+        if named is None or now is None or first is None or last is None:
+            continue
+        about = event["involvedObject"]
+        pod = find(cluster, POD, about["namespace"].text or "", about["name"].text or "")
+        lasts = now - first >= _LASTING and now - last <= _LASTING
+        if lasts and about["kind"].text == POD.kind and pod is not None and not pod.deleted:
+            on = pod.at("spec", "nodeName").text or ""
+            if pod.at("status", "phase").text == "Pending":
+                yield on, named[1]
+
+
+_LASTING: Final = timedelta(minutes=5)
+"""Drivers are registered within minutes of a boot; a kubelet repeats the event within two."""
 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:

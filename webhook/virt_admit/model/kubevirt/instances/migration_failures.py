@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, each
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -65,6 +65,8 @@ _ABORTED: Final = "Live migration has been aborted"
 """KubeVirt writes it from 1.9 on for a time-out and for an abort that a user asked for."""
 _NOT_COMPLETED: Final = re.compile(r"Live migration is not completed after \d+ seconds")
 """Up to 1.8 it names a time-out at the deadline in these words (…#processInflightMigration)."""
+_STUCK: Final = re.compile(r"Live migration stuck for \d+ sec")
+"""KubeVirt's words for no progress (live-migration-source.go#isMigrationProgressing)."""
 _MESSAGE: Final = re.compile(r"Message='(.*)'", re.DOTALL)
 _BEFORE_HANDOVER: Final = frozenset(("Pending", "Scheduling"))
 
@@ -165,11 +167,27 @@ def _transitions(migration: Object) -> Iterator[Field]:
 
 
 def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
-    text = essence(state["failureReason"].text or "")
+    text = essence(state["failureReason"].text or _of_event(vmi, state["migrationUid"].text or "", cluster))
     here = state["sourceNode"].text
     if not text and here and here == state["targetNode"].text:  # kubevirt/kubevirt#18946
         text = f"its target pod was on {here}, where the VM runs"
     return Failure(_kind(vmi, state, text, cluster), text, state["targetNode"].text or "", name)
+
+
+def _of_event(vmi: Object, uid: str, cluster: Cluster) -> str:
+    """Return the reason in an event about the VMI; empty: none is known.
+
+    Older releases write it nowhere else. Source: pkg/virt-handler/vm.go
+    (``VirtualMachineInstance migration uid %s failed. reason:%s``).
+    """
+    begin = f"VirtualMachineInstance migration uid {uid} failed. reason:"
+    said = (text for _, text in events.warnings(vmi, None, cluster) if uid and text.startswith(begin))
+    return next(said, "").removeprefix(begin).strip()
+
+
+def is_without_progress(failure: Failure) -> bool:
+    """Whether KubeVirt ended a migration as it made no progress (``progressTimeout``)."""
+    return _STUCK.match(failure.text) is not None
 
 
 def _kind(vmi: Object, state: Field, text: str, cluster: Cluster) -> FailureClass:
@@ -197,8 +215,8 @@ def is_of_devices(text: str) -> bool:
 
 
 def _timed_out(vmi: Object, state: Field, text: str, cluster: Cluster) -> bool:
-    """Whether a migration ran until its deadline. One that made no progress is aborted earlier."""
-    if _NOT_COMPLETED.match(text):
+    """Whether a migration ran until its deadline, or was aborted earlier as it made no progress."""
+    if _NOT_COMPLETED.match(text) or _STUCK.match(text):
         return True
     if _ABORTED not in text or state["abortRequested"].boolean:
         return False

@@ -33,7 +33,7 @@ class PastMigration:
     name: str
     phase: str
     asked_by: str
-    """``drain``, ``update of KubeVirt``, or ``other``: a user or another controller."""
+    """``drain``, ``update of KubeVirt``, a change of the VM, a label in words, or ``other``."""
     created: datetime | None
     source: str
     """Empty: not known."""
@@ -58,13 +58,18 @@ def _past(obj: Object, migration: Object, cluster: Cluster) -> PastMigration:
     return PastMigration(
         name=migration.name,
         phase=migration.at("status", "phase").text or _PENDING,
-        asked_by=next((word for key, word in _ASKED_BY.items() if key in migration.annotations), "other"),
+        asked_by=_asked_by(migration, obj),
         created=clock.instant(migration.metadata["creationTimestamp"].text),
         source=state["sourceNode"].text or "",
         target=state["targetNode"].text or "",
         phases=tuple(_phases(migration, cluster)),
         failure=migration_failures.of_migration(obj, migration, cluster),
     )
+
+
+def _asked_by(migration: Object, vmi: Object) -> str:
+    automatic = next((word for key, word in _ASKED_BY.items() if key in migration.annotations), "")
+    return migrations.change_of(migration, vmi) or automatic or migrations.manager(migration) or "other"
 
 
 def _phases(migration: Object, cluster: Cluster) -> Iterator[tuple[str, int]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import VMIM
+from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import names
 
 AUTOMATIC: Final = ("kubevirt.io/evacuationMigration", "kubevirt.io/workloadUpdateMigration")
 """Annotations of migrations that a drain or a workload update started. KubeVirt repeats them forever."""
@@ -22,10 +23,12 @@ READS: Final[Reads] = {
     VMIM: (
         "metadata.creationTimestamp",
         *(f"metadata.annotations.{key}" for key in AUTOMATIC),
+        "metadata.labels",
         "spec.vmiName",
         "status.phase",
         "status.migrationState",
-    )
+    ),
+    VMI: (*CONDITIONS, "status.migratedVolumes"),
 }
 
 PENDING_TIMEOUT: Final = timedelta(minutes=15)
@@ -79,11 +82,78 @@ def is_automatic(migration: Object) -> bool:
     return any(key in migration.annotations for key in AUTOMATIC)
 
 
-def asked_by(migration: Object | None) -> str:
-    """Return who asked for a migration that no drain has created. None: it is not known."""
-    updated = migration is not None and AUTOMATIC[1] in migration.annotations
+def asked_by(migration: Object | None, vmi: Object) -> str:
+    """Return in words who asked for a migration of a VMI that no drain has created."""
     name = f"migration {migration.name}" if migration is not None else "its migration"
-    return f"{'an update of KubeVirt' if updated else 'a person or another program'} asked for {name}"
+    updated = migration is not None and AUTOMATIC[1] in migration.annotations
+    ours = change_of(migration, vmi) or ("an update of KubeVirt" if updated else "")
+    by = ours or (manager(migration) if migration is not None else "") or "a person or another program"
+    return f"{by} asked for {name}"
+
+
+def change_of(migration: Object | None, vmi: Object) -> str:
+    """Return the change of a VM for which KubeVirt migrates it; empty: an update of KubeVirt, or none.
+
+    Its workload updater creates these migrations as well
+    (pkg/virt-controller/watch/workload-updater/workload-updater.go#isHotplugInProgress #isVolumesUpdateInProgress).
+    """
+    if migration is None or AUTOMATIC[1] not in migration.annotations:
+        return ""
+    if migration.at("status", "phase").text in FINAL_PHASES:
+        return ""  # the conditions are about what is under way
+    return next((words for kind, words in _CHANGES.items() if condition_is_true(vmi, kind)), "")
+
+
+_CHANGES: Final = {
+    "VolumesChange": "a change of its volumes",
+    "HotVCPUChange": "a change of its CPUs",
+    "HotMemoryChange": "a change of its memory",
+    "MigrationRequired": "a change of the VM",
+}
+
+
+def manager(migration: Object) -> str:
+    """Return the program that made a migration, by its label ``…/managed-by``; empty: none says so."""
+    found = (value for key, value in sorted(migration.labels.items()) if key.endswith("/managed-by"))
+    value = next(filter(None, found), "")
+    return f"{value} (label managed-by)" if value else ""
+
+
+class VolumeCopy(NamedTuple):
+    """A volume that KubeVirt copies to another claim while it migrates the VM."""
+
+    volume: str
+    source: str
+    """The claim on which the guest runs until the migration has ended."""
+    destination: str
+
+
+def copies(vmi: Object) -> tuple[VolumeCopy, ...]:
+    """Return the volumes of a VMI that are copied to other claims, which its spec names already.
+
+    Source: kubevirt/user-guide:docs/storage/volume_migration.md.
+    """
+    if not condition_is_true(vmi, "VolumesChange"):
+        return ()
+    moved = (
+        (
+            each["volumeName"].text,
+            each.at("sourcePVCInfo", "claimName").text,
+            each.at("destinationPVCInfo", "claimName").text,
+        )
+        for each in vmi.at("status", "migratedVolumes").items()
+    )
+    return tuple(VolumeCopy(*each) for each in moved if all(each))  # type: ignore[arg-type]
+
+
+def copy_words(vmi: Object) -> str:
+    """Return which claims are copied, as ``claim a to b``; empty: none is."""
+    found = copies(vmi)
+    return (
+        f"claim{'s' * (len(found) > 1)} {names(f'{each.source} to {each.destination}' for each in found)}"
+        if found
+        else ""
+    )
 
 
 def entered(migration: Object, phase: str) -> str | None:

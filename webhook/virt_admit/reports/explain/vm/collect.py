@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
-from virt_admit.forecasts.placement import candidates, start_candidates, virt_handlers
+from virt_admit.forecasts.placement import candidates, start_candidates, start_doubts, virt_handlers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, POD, VM, VMI, Kind
@@ -134,9 +134,11 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
     starting = found.vmi is not None and found.vmi.at("status", "phase").text in STARTING_PHASES
     try:
         if found.vmi is not None and starting:
-            return candidates.target(found.vmi, cluster, moves=False).placement
+            target = candidates.target(found.vmi, cluster, moves=False)
+            return start_doubts.without_broken_nodes(target, cluster).placement
         if found.vm is not None and _resting(found) == STOPPED:
-            return start_candidates.start_target(found.vm, cluster).placement
+            target = start_candidates.start_target(found.vm, cluster)
+            return start_doubts.without_broken_nodes(target, cluster).placement
         raise Unseen("where a VM that is not on a node yet could go")
     except Unseen as blind:
         unseen.append(blind.what)

@@ -129,7 +129,15 @@ def avoid(state: VmState, vmi: Object, cluster: Cluster) -> tuple[str, ...]:
         return (_OLD_POD,)
     if state.state is State.RUNNING and (state.migration is None or not migrations.is_automatic(state.migration)):
         return ()
+    if state.state is State.RUNNING and migrations.copies(vmi):
+        return (_COPIES,)
     return (_AVOID[state.state],) if state.state in _AVOID else ()
+
+
+_COPIES: Final = (
+    "do not cancel the migration, which starts again from the beginning: to give the copy of the disks up, name the former "
+    "claims in the VM again"
+)
 
 
 _OLD_POD: Final = (

@@ -11,8 +11,14 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import PDB, PVC, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import disruption_budgets, migration_history, node_local_volumes, vms
+from virt_admit.model.kubevirt.instances import (
+    disruption_budgets,
+    migration_history,
+    node_local_volumes,
+    vms,
+)
 from virt_admit.model.kubevirt.instances.migration_history import PastMigration
+from virt_admit.model.kubevirt.instances.migrations import copies
 from virt_admit.model.kubevirt.instances.storage import SHARED, Access
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import volumes as scheduler_volumes
@@ -99,7 +105,9 @@ def _volume(volume: Field, obj: Object, cluster: Cluster, migratable: bool | Non
     why, remedy = ((apart.reason,), changed_disks.safe(apart.remedy, obj, cluster)) if apart is not None else ((), "")
     problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text
-    return VolumeOfVm(name, kind, claim, found.at("status", "phase").text, modes, storage_class, problem, remedy)
+    copied = {each.volume: each.source for each in copies(obj)}.get(name, "")
+    phase = found.at("status", "phase").text
+    return VolumeOfVm(name, kind, claim, phase, modes, storage_class, problem, remedy, copied)
 
 
 def _problems(

@@ -104,6 +104,8 @@ class VolumeOfVm:
     """Why it is not attached, or why another node cannot use it; empty: nothing is known to be wrong."""
     remedy: str = ""
     """What attaches it; empty: it is attached, or nothing says so."""
+    copied_from: str = ""
+    """The claim on which the guest runs, and which is copied to this one; empty: none is."""
 
 
 @dataclass(frozen=True, slots=True)

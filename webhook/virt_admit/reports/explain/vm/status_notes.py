@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.control import held_copies, stuck_deletions, vm_writes
+from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
@@ -54,6 +54,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
+        yield from px_updates.of_vmi(found.vmi, cluster)
         yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
         yield from _evicted(found, cluster)
@@ -167,8 +168,20 @@ def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
         known = cluster.known(PDB, vms.namespace_of(vmi))
         own = next((each.name for each in known if _counts_both(each, vmi)), "")
         budget = f", and its PodDisruptionBudget {own} demands both pods" if own else ""
-        volumes = ", its volumes are attached to both nodes" if any(launcher_pod.claims(vmi["spec"])) else ""
-        yield f"it migrates to {target}: until that ends it has two launcher pods{volumes}{budget}"
+        copies = migrations.copies(vmi)
+        left = {*launcher_pod.claims(vmi["spec"])} - {each.destination for each in copies}
+        shared = ("its volumes are" if not copies else f"claim {names(sorted(left))} is") if left else ""
+        volumes = f", {shared} attached to both nodes" if shared else ""
+        what = f" and copies {migrations.copy_words(vmi)}" if copies else ""
+        yield f"it migrates to {target}{what}: until that ends it has two launcher pods{volumes}{budget}"
+        if copies:
+            yield _UNFINISHED.format(claims=names(each.source for each in copies))
+
+
+_UNFINISHED: Final = (
+    "until its copy is complete the guest runs on {claims}, although its spec names the copy. If the guest ends before, "
+    "KubeVirt does not start it (ManualRecoveryRequired) until the VM names {claims} again; keep {claims} until then"
+)
 
 
 def _counts_both(budget: Object, vmi: Object) -> bool:

@@ -345,7 +345,8 @@ def _claim(volume: VolumeOfVm) -> tuple[str, str]:
     storage = " ".join(filter(None, (volume.phase, *volume.access_modes, volume.storage_class)))
     unbound = f"claim {volume.claim} is not bound"
     problem = "; ".join(each for each in volume.problem.split("; ") if each != unbound or volume.phase != "Pending")
-    return volume.claim, f"{storage}: {problem}" if problem else storage
+    copied = f", not complete: the guest runs on {volume.copied_from}" if volume.copied_from else ""
+    return volume.claim, f"{storage}{copied}{f': {problem}' if problem else ''}"
 
 
 def control(report: VmReport) -> Iterator[tuple[str, str, str]]:
