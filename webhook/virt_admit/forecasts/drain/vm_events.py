@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
-from virt_admit.forecasts.drain.control import overruling
+from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import changed_disks
@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, MUTATING_CONFIGURATION, NODE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
@@ -204,7 +204,9 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
     of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
-    (found,), _, doubts = overruling.overrule([vm_outcomes.asked_migration(vmi, cluster)], of_node, _NO_PATH, cluster)
+    (found,), _, doubts = overruling.overrule(
+        [vm_outcomes.asked_migration(vmi, cluster)], of_node, _webhooks(node.name, cluster), cluster
+    )
     if silent or found.outcome is VmOutcome.BLOCKS:
         again = vm_states_failures.repeats(vmi, found.state, found.target, cluster)
         known = any(each.cause == ProblemCause.MIGRATION_FAILS for each in found.problems)
@@ -228,8 +230,14 @@ def _why(asked: Forecast) -> str:
     return asked.reason.removeprefix(f"{vm_outcomes.ASKED}, but ")
 
 
-_NO_PATH: Final = ControlPath((), ())
-"""``_migration`` judges the control path by the components of the node."""
+def _webhooks(node: str, cluster: Cluster) -> ControlPath:
+    """Return what refuses a migration now besides the components of KubeVirt, which are judged by themselves."""
+    kept = control_path.of_node(cluster, node).hindrances
+    now = (each for each in kept if each.now and not (each.starts or each.evictions))
+    return ControlPath((), tuple(each for each in now if each.kind in _CONFIGURATIONS))
+
+
+_CONFIGURATIONS: Final = (VALIDATING_CONFIGURATION.kind, MUTATING_CONFIGURATION.kind)
 
 
 def _without(component: Component, outcome: EventEffect) -> EventForecast:

@@ -207,6 +207,9 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
     left = _LEFT.search(" ".join(said))
     get = shell("kubectl", "get", left[1], "-n", namespace.name, "-o", "yaml") if left else ""
     reason = f"the namespace is Terminating for {clock.duration(lasts)}: {cut_middle('; '.join(said), 300)}"
+    if _said(namespace, _REMAINS[0]):
+        serve = "repair what serves this API, or delete its APIService if its product was removed"
+        return Problem(reason, serve, command=shell("kubectl", "get", "apiservices"))
     see = "see which finalizers keep these objects, and repair their controllers"
     return Problem(reason, see, command=get or kubectl("get", NAMESPACE, namespace.name, "", "-o", "yaml"))
 
