@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import complete, manifest
 from tests.for_each import for_each
 from tests.forecasts.drain.test_control_path import (
     NODES,
@@ -13,7 +13,9 @@ from tests.forecasts.drain.test_control_path import (
     outcomes,
 )
 from tests.forecasts.drain.vm_motion import node
+from virt_admit.forecasts.drain import vm_events
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -93,6 +95,25 @@ def test_a_vm_that_is_shut_down_starts_once_the_webhook_answers(hook, later):
     assert row.outcome is VmOutcome.RESTARTS
     assert ("but only later: webhook policy.example.com fails closed" in row.reason) is later
     assert bool(row.remedy) is later
+
+
+@pytest.mark.parametrize(
+    ("hook", "outcome"),
+    [
+        (webhook("pods"), EventEffect.REFUSED),
+        (webhook("pods/binding"), EventEffect.REFUSED),
+        (webhook("pods/eviction"), EventEffect.STARTS),
+        (webhook("pods", failurePolicy="Ignore"), EventEffect.STARTS),
+    ],
+)
+def test_a_migration_that_is_asked_for_now_needs_the_webhook_too(hook, outcome):
+    cluster = complete(*NODES, *VMS, *SERVICES, hook)
+    found = plan(cluster, "a").nodes[0]
+    loss = EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, "")
+    events = {each.event: each for each in vm_events.of_vm(found.forecasts[0], found, loss, cluster)}
+
+    assert events[VmEvent.MIGRATION].outcome == outcome
+    assert ("policy.example.com" in events[VmEvent.MIGRATION].reason) is (outcome is EventEffect.REFUSED)
 
 
 SLICE = manifest(
