@@ -14,7 +14,7 @@ from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object,
 
 @rule(
     kinds=(VM,),
-    reads=union(vmis.READS, changed_disks.DISK_READS),
+    reads=union(vmis.READS, changed_disks.of_judged_vm(changed_disks.DISK_READS)),
     action=Action.AUDIT,
     at_admission=False,
     sources=(

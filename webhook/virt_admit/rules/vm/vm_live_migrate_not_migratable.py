@@ -34,7 +34,7 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, changed_disks.DISK_READS),
+    reads=union(migratability.READS, changed_disks.of_judged_vm(changed_disks.DISK_READS)),
     action=Action.WARN,
     event="DrainBlocked",
     sources=(

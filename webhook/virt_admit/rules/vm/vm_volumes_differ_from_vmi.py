@@ -32,7 +32,7 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(VM,),
-    reads=changed_disks.READS,
+    reads=changed_disks.of_judged_vm(changed_disks.READS),
     action=Action.WARN,
     at_admission=False,
     sources=(

@@ -64,6 +64,12 @@ READS: Final[Reads] = {
 """The fields that the module reads."""
 
 
+def of_judged_vm(reads: Reads) -> Reads:
+    """Return fields for a rule about VMs: the disks are those of the VM that is judged, so none are kept of others."""
+    disks = {f"spec.template.spec.{name}" for name in _CDROMS}
+    return {**reads, VM: tuple(field for field in reads[VM] if field not in disks)}
+
+
 class ChangedDisk(NamedTuple):
     """A volume for which a VM names another claim than its running VMI."""
 
