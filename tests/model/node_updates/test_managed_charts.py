@@ -122,6 +122,8 @@ def test_a_rehearsal_before_an_upgrade_stops_at_the_chart() -> None:
 
     assert rehearse(late, Options()).possible is False
     assert rehearse(ready, Options()).possible is True
+    unread = Snapshot(ready, ("*",), ("managedcharts.management.cattle.io",), time=NOW)
+    assert rehearse(unread, Options()).possible is None
 
 
 @pytest.mark.parametrize("patch", ["", "no JSON", "[]", "[" * 5000])

@@ -1,8 +1,7 @@
-"""An order to update nodes stands still, or cannot be given: a Plan, an upgrade of Harvester or of Talos.
+"""An order to update nodes stands still: a Plan, an upgrade of Harvester, or one of Talos.
 
 **Why.** What acts on the order waits for something that does not come, such as a controller that was scaled down, a health
-check that never passes, or a toleration. No node is drained, and nothing reports an error. Harvester
-starts no upgrade while one of its charts is not ready.
+check that never passes, or a toleration. No node is drained, and nothing reports an error.
 
 **Fix.** End what the finding names. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
 """
@@ -15,7 +14,6 @@ from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.rule import (
     HARVESTER_UPGRADE,
     KUBERNETES_UPGRADE,
-    MANAGED_CHART,
     PLAN,
     TALOS_UPGRADE,
     UPGRADE_PLAN,
@@ -32,7 +30,7 @@ from virt_admit.rule import (
 
 
 @rule(
-    kinds=(PLAN, HARVESTER_UPGRADE, UPGRADE_PLAN, TALOS_UPGRADE, KUBERNETES_UPGRADE, MANAGED_CHART),
+    kinds=(PLAN, HARVESTER_UPGRADE, UPGRADE_PLAN, TALOS_UPGRADE, KUBERNETES_UPGRADE),
     reads=union(
         upgrade_plans.READS,
         talos_upgrades.READS,
@@ -46,15 +44,12 @@ from virt_admit.rule import (
     sources=(
         "rancher/system-upgrade-controller:pkg/upgrade/plan/plan.go#SelectConcurrentNodes",
         "https://github.com/harvester/harvester/issues/4119",
-        "harvester/harvester:pkg/webhook/resources/upgrade/validator.go#checkManagedCharts",
         "home-operations/tuppr:internal/healthcheck/checker.go#CheckHealth",
     ),
 )
 def check(order: Object, context: Context) -> Findings:
     for found in pool_obstacles.standing_orders(context.cluster):
         own = found.order
-        if own.kind == MANAGED_CHART.kind and not found.certain:
-            continue  # it is not ready only since a moment
         if (own.kind, own.namespace, own.name) == (order.kind, order.namespace, order.name):
             path = order.metadata["name"].path
             begin = "" if found.certain else "it cannot be determined whether "

@@ -82,7 +82,9 @@ class PausedPool:
 
 def paused(cluster: Cluster) -> Sequence[PausedPool]:
     """Return the pools with nodes that an administrator has paused."""
-    return cluster.cached(_paused)
+    pools = cluster.known(MACHINE_CONFIG_POOL)
+    is_any = any(pool.at("spec", "paused").boolean for pool in pools)
+    return cluster.cached(_paused) if is_any else ()
 
 
 def _paused(cluster: Cluster) -> tuple[PausedPool, ...]:
