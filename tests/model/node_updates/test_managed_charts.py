@@ -67,7 +67,63 @@ def test_a_field_that_the_api_server_drops(schema: dict[str, Any], dropped: bool
 
     assert ("does not have, so that the API server drops it" in reason) is dropped
     assert remedy.startswith("Apply the CustomResourceDefinitions" if dropped else "If it was edited by hand") is True
-    assert '{"spec":{"forceSyncGeneration":5}}' in command_of(remedy)
+    sync, write = '{"spec":{"forceSyncGeneration":5}}', "kubectl patch thing a -n b --type=merge"
+    assert (sync if dropped else write) in command_of(remedy)
+
+
+CHANGED = '{"spec":{"level":"info"}}'
+
+
+def harvester(*objects: Object) -> Snapshot:
+    """Return a cluster of Harvester at rest with a chart that is ready, and these objects."""
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    own = manifest("management.cattle.io/v3", "ManagedChart", "harvester", "fleet-local", status=ready)
+    return Snapshot([own, *objects], ("*",), time=NOW)
+
+
+def test_a_chart_that_is_not_ready_refuses_an_upgrade() -> None:
+    thing = manifest("example.com/v1", "Thing", "a", "b", spec={"level": "debug"})
+    (found,) = managed_charts.refusals(harvester(chart(CHANGED, "monitoring"), thing))
+
+    assert found.certain
+    assert found.reason.startswith("Harvester refuses to start an upgrade while a chart is not ready")
+    assert "ManagedChart fleet-local/monitoring is Modified for 60 min: Thing b/a" in found.reason
+    assert "differs in spec.level ('debug', in the chart 'info')" in found.reason
+    assert command_of(found.remedy) == f"kubectl patch thing a -n b --type=merge -p '{CHANGED}'"
+
+
+def test_an_object_of_a_kind_that_helm_compares_is_written_by_fleet() -> None:
+    found = chart(CHANGED, "monitoring")
+    (status,) = found.at("status", "summary", "nonReadyResources").items()
+    (modified,) = status["modifiedStatus"].items()
+    modified.value.update(apiVersion="apps/v1", kind="Deployment")
+    bundle = manifest("fleet.cattle.io/v1alpha1", "Bundle", "mcc-monitoring", "fleet-local", spec={})
+    (order_,) = managed_charts.refusals(harvester(found, bundle))
+
+    assert '{"spec":{"forceSyncGeneration":1}}' in command_of(order_.remedy)
+
+
+def test_charts_that_refuse_no_upgrade() -> None:
+    late = chart(CHANGED, "monitoring")
+    other = Snapshot([late], ("*",), time=NOW)  # Rancher alone has such charts too
+    soon = chart(CHANGED, "monitoring")
+    soon.condition("Ready").value["lastUpdateTime"] = "2027-03-01T11:55:00Z"
+
+    assert list(managed_charts.refusals(harvester())) == []
+    assert list(managed_charts.refusals(harvester(upgrade(), late))) == []
+    assert list(managed_charts.refusals(other)) == []
+    assert [each.certain for each in managed_charts.refusals(harvester(soon))] == [False]
+
+
+def test_a_rehearsal_before_an_upgrade_stops_at_the_chart() -> None:
+    nodes = [node(name, {"harvesterhci.io/managed": "true"}) for name in "abc"]
+    late = harvester(*nodes, kubevirt(), chart(CHANGED, "monitoring"))
+    ready = harvester(*nodes, kubevirt())
+
+    assert rehearse(late, Options()).possible is False
+    assert rehearse(ready, Options()).possible is True
+    unread = Snapshot(ready, ("*",), ("managedcharts.management.cattle.io",), time=NOW)
+    assert rehearse(unread, Options()).possible is None
 
 
 @pytest.mark.parametrize("patch", ["", "no JSON", "[]", "[" * 5000])

@@ -62,6 +62,8 @@ def unread(upgrades: Collection[str], cluster: Cluster) -> Iterator[Unseen]:
     if any(each.name in upgrades for kind in _RESUME for each in cluster.known(kind)):
         for kind in (RANCHER_CLUSTER, FLEET_BUNDLE, MANAGED_CHART):
             yield from more_may_exist(cluster, kind)
+    if not upgrades and any(map(_is_managed, cluster.known(NODE))):  # one of them refuses an upgrade
+        yield from more_may_exist(cluster, MANAGED_CHART)
     known = {upgrade.name for upgrade, _ in _failing(upgrades, cluster)}
     known |= {each.order.name for each in managed_charts.standing(cluster)}
     for upgrade in _starting(upgrades, cluster):
@@ -131,7 +133,11 @@ def _title(upgrade: Object) -> str:
 
 
 def _waits_for_volumes(cluster: Cluster) -> bool:
-    return sum(node.labels.get(_MANAGED) == "true" for node in cluster.known(NODE)) > _FEW
+    return sum(map(_is_managed, cluster.known(NODE))) > _FEW
+
+
+def _is_managed(node: Object) -> bool:
+    return node.labels.get(_MANAGED) == "true"
 
 
 def _is_stuck(volume: Object) -> bool:

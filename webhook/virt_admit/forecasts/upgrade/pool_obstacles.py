@@ -190,6 +190,7 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
     return (
         *managed_charts.standing(cluster),
+        *managed_charts.refusals(cluster),
         *upgrade_plans.standing(cluster),
         *talos_upgrades.standing(cluster),
         *rancher_updates.standing(cluster),

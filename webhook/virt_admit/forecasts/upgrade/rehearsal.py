@@ -46,6 +46,7 @@ from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimi
 from virt_admit.model.messages import count
 from virt_admit.model.node_updates import cluster_updates
 from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.node_updates.operators import paused_pools
 from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 
@@ -117,6 +118,8 @@ class Rehearsal:
     """Which releases of OpenShift are refused. ``possible`` is about the others."""
     before_nodes: str = ""
     """What an update under way does before the nodes. Times count from their begin. Empty: nothing."""
+    paused: tuple[str, ...] = ()
+    """Pools that are paused as they are meant to be. ``possible`` is about the other nodes."""
 
 
 def rehearse(
@@ -155,7 +158,8 @@ def run(
     if result.driver is not Driver.MACHINE_CONFIG:
         return result
     release = cluster_updates.release(cluster)
-    return replace(result, refused=release.refused, before_nodes=release.before_nodes)
+    paused = tuple(paused_pools.notes(cluster))
+    return replace(result, refused=release.refused, before_nodes=release.before_nodes, paused=paused)
 
 
 def _run(
@@ -176,6 +180,7 @@ def _run(
         *(blind.what for blind in rollouts.unread(cluster, options.driver, begun)),
     ]
     drained = {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
+    drained -= paused_pools.waiting_nodes(cluster) if driver is Driver.MACHINE_CONFIG else set()
     left = [node for node in plan.nodes if node.name in drained]
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     by_load = [node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))]

@@ -50,6 +50,7 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
+from virt_admit.model.node_updates.operators import paused_pools
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(updaters.READS, cluster_updates.READS, pool_obstacles.READS, harvester_waits.READS)
@@ -132,7 +133,7 @@ def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
     """Return how far the roll-out of each pool is, by the objects of the driver. Empty: they do not tell."""
     match driver:
         case Driver.MACHINE_CONFIG:
-            return updaters.config_pools(cluster)
+            return paused_pools.going(updaters.config_pools(cluster), cluster)
         case Driver.CLUSTER_API:
             return updaters.machine_deployments(cluster)
         case Driver.PLAIN:
@@ -242,14 +243,12 @@ def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool
 def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str, Object]) -> Pool:
     """Return a pool without the nodes that are done, and with those whose update is under way."""
     of = {name: phases[name].phase if name in phases else Phase.WAITING for name in pool.nodes}
-    failing = [
-        _failure(known[name], phases[name]) for name in pool.nodes if of[name] is Phase.FAILING and name in known
-    ]
+    ill = [name for name in pool.nodes if of[name] is Phase.FAILING and name in known]
     return replace(
         pool,
         nodes=tuple(name for phase in (Phase.NEXT, Phase.WAITING) for name in pool.nodes if of[name] is phase),
         begun=tuple(name for name in pool.nodes if of[name] in IN_FLIGHT and of[name] is not Phase.FAILING),
-        failing=tuple(failing),
+        failing=tuple(_failure(known[name], phases[name]) for name in ill),
     )
 
 
@@ -279,7 +278,7 @@ def _machine_config(
     if held is not None:  # once, also where each pool has an obstacle of its own
         yield Pool("ClusterVersion", (), 1, held)
     for pool, own in machine_pools.members(known, every):
-        if pool.at("spec", "nodeSelector").is_map:
+        if pool.at("spec", "nodeSelector").is_map and not paused_pools.is_waiting(pool, cluster):
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
@@ -310,7 +309,7 @@ def _machine_config_pool(
     pool: Object, own: Sequence[Object], max_unavailable: str | None, phases: Mapping[str, NodeUpdate], cluster: Cluster
 ) -> Pool:
     """Return a pool. Nodes that are not available take up its places, and the operator does not update them."""
-    obstacle = _pool_obstacle(pool, own)
+    obstacle = _pool_obstacle(pool, own, cluster)
     capacity = 1
     try:
         capacity = machine_pools.capacity(pool, len(own))
@@ -348,11 +347,12 @@ def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
     return not under_way and not failing and node_phases.is_away(node)
 
 
-def _pool_obstacle(pool: Object, own: Sequence[Object]) -> Obstacle | None:
+def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obstacle | None:
     if pool.at("spec", "paused").boolean:
         paused, reason = problem_of(ProblemCause.POOL_PAUSED, pool), sriov_drains.words(pool, own)
         if sriov_drains.has_paused(pool, own):
             return Obstacle(reason, sriov_drains.remedy(own), paused, sriov_drains.drained(own))
+        reason += paused_pools.effect(pool, cluster)
         return Obstacle(reason, _unpause(pool, MACHINE_CONFIG_POOL), paused)
     if said := config_pool_updates.degraded(pool):
         see = typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL))

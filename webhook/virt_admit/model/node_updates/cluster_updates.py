@@ -78,10 +78,14 @@ class ClusterUpdate(NamedTuple):
 
 
 def refusals(cluster: Cluster) -> tuple[str, ...]:
-    """Return why another minor release is refused, also where no update goes there."""
+    """Return why another minor release is refused, also where no update goes there.
+
+    Each also with the full stop with which the operator may have ended it, as it says it elsewhere.
+    """
     version = find(cluster, CLUSTER_VERSION, "", NAME)
     refused = release_refusals.of_version(version, cluster) if version is not None else None
-    return tuple(each.reason for each in refused.by) if refused is not None else ()
+    reasons = [each.reason for each in refused.by] if refused is not None else []
+    return (*reasons, *(f"{reason}." for reason in reasons))
 
 
 def release(cluster: Cluster) -> ClusterUpdate:

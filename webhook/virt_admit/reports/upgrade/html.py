@@ -74,7 +74,8 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.operators:
         nodes = f"The nodes do not hold it up: their update alone would complete within {within}.{until}"
         return PageVerdict(BAD, "Stuck", f"{ended(result.operators[0].reason)} {nodes}")
-    before = f" {ended(result.before_nodes)}" if result.before_nodes else ""
+    first = filter(None, (result.before_nodes, *result.paused))
+    before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
         which = f"{result.refused.within}, not for {result.refused.targets}"
         return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}, for {which}.{until}{before}")

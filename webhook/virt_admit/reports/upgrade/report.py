@@ -108,6 +108,8 @@ class UpgradeReport:
     """Releases of OpenShift that are refused. ``possible`` is about the others. Null: none is."""
     before_nodes: str | None
     """What an update under way does before the nodes. Times count from their begin. Null: nothing."""
+    paused: tuple[str, ...]
+    """MachineConfigPools that are paused as they are meant to be. ``possible`` is about the other nodes."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -132,6 +134,7 @@ def report(result: Rehearsal) -> UpgradeReport:
         reported=result.reported,
         refused=result.refused,
         before_nodes=result.before_nodes or None,
+        paused=result.paused,
     )
 
 

@@ -74,15 +74,16 @@ def _yes(result: Rehearsal) -> str:
     if result.operators:
         return "The nodes do not hold it up. Their update alone would complete"
     if result.refused is None:
-        return "Yes"
+        return "Yes for the pools that are not paused" if result.paused else "Yes"
     return f"Yes for {result.refused.within}, no for {result.refused.targets}"
 
 
 def _release(result: Rehearsal) -> Iterator[str]:
-    """Yield how far an update of OpenShift is, and what refuses the next minor release."""
+    """Yield how far an update of OpenShift is, what it leaves out, and what refuses the next release."""
     if result.before_nodes:
         times = ": the times below count from then" if result.waves else ""
         yield f"{result.before_nodes}{times}."
+    yield from map(ended, result.paused)
     if result.refused is not None:
         for refusal in result.refused.by[:_MOST]:
             yield f"No for {result.refused.targets}: {ended(refusal.reason)}"

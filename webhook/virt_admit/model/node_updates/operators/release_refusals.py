@@ -20,10 +20,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
-from virt_admit.model.node_updates.operators import single_node_workloads
+from virt_admit.model.node_updates.operators import paused_pools, single_node_workloads
 
 READS: Final[Reads] = union(
     incompatible_operators.READS,
+    paused_pools.READS,
     single_node_workloads.READS,
     {
         CLUSTER_VERSION: (),
@@ -144,10 +145,12 @@ def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
     words, reason = _flat(condition["message"].text), condition["reason"].text or ""
     pods = single_node_workloads.named_in(words, cluster)
     title = f"ClusterOperator {operator.name} is not Upgradeable{f' ({reason})' if reason else ''}"
-    title += f": {pods.words}" if pods is not None else ""
+    why, remedy = (pods.words, pods.remedy) if pods is not None else ("", "")
+    if old := paused_pools.refused_for(operator, cluster):
+        why, remedy = paused_pools.refusal(old)
+    title += f": {why}" if why else ""
     said = f"{title}: {cut_middle(words, _LONGEST)}"
-    brief = title if pods is not None else f"{title}: {cut_middle(words, _BRIEF)}"
-    remedy = pods.remedy if pods is not None else ""
+    brief = title if why else f"{title}: {cut_middle(words, _BRIEF)}"
     remedy = remedy or incompatible_operators.remedy(words, cluster, ordered=False)
     described = about("describe", operator, CLUSTER_OPERATOR)
     other = typed(f"Resolve what ClusterOperator {operator.name} asks for", described)

@@ -1,10 +1,12 @@
-"""Upgrades of Harvester that wait for a chart which Fleet does not get ready.
+"""Upgrades of Harvester that wait for a chart which Fleet does not get ready, or that cannot be started for it.
 
 The job of the upgrade waits for each ManagedChart without a limit. Fleet compares the objects of a chart with those in the
 cluster: a field that the schema of their CustomResourceDefinition does not have is dropped by the API server, so the
 object stays Modified. Helm never updates the definitions in the folder ``crds`` of a chart that is installed. Sources:
 harvester/harvester:package/upgrade/upgrade_manifests.sh#wait_managed_chart; rancher/fleet:pkg/apis/fleet.cattle.io/v1alpha1/
-bundle_types.go#NonReadyResource, :internal/cmd/agent/deployer/monitor/updatestatus.go#modified; harvester/docs#780.
+bundle_types.go#NonReadyResource, :internal/cmd/agent/deployer/monitor/updatestatus.go#modified; harvester/docs#780;
+before an upgrade harvester/harvester:pkg/webhook/resources/upgrade/validator.go#checkManagedCharts, also charts that are
+paused. Helm compares two charts, and the live object only of kinds that it knows (helm/helm:pkg/kube/client.go#createPatch).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import show
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
@@ -74,6 +77,28 @@ def _waiting(cluster: Cluster) -> Sequence[Object]:
     return [each for each in own if not each.at("spec", "paused").boolean and _is_late(each, cluster)]
 
 
+def refusals(cluster: Cluster) -> Iterator[StandingOrder]:
+    """Yield the charts for which Harvester refuses to start an upgrade, while none is under way."""
+    charts = list(cluster.known(MANAGED_CHART, LOCAL))
+    is_harvester = any(each.name == _HARVESTER for each in charts)
+    if is_harvester and next(harvester_upgrades.upgrades(cluster), None) is None:
+        for chart in sorted(charts, key=lambda each: each.name):
+            if chart.condition("Ready")["status"].text in ("False", "Unknown"):
+                yield _refusal(chart, cluster)
+
+
+_HARVESTER: Final = "harvester"
+"""The chart that every cluster of Harvester has."""
+
+
+def _refusal(chart: Object, cluster: Cluster) -> StandingOrder:
+    which, why, remedy = _described(chart, "after which an upgrade can be started", cluster)
+    lasts = clock.since(_since(chart.condition("Ready")), cluster)
+    reason = f"Harvester refuses to start an upgrade while a chart is not ready: {which}{why}"
+    brief = f"while it is not ready, Harvester refuses to start an upgrade{why}"
+    return StandingOrder(chart, reason, remedy, lasts is not None and lasts >= _USUAL, brief)
+
+
 def _is_late(chart: Object, cluster: Cluster) -> bool:
     ready = chart.condition("Ready")
     if ready["status"].text != "False" or chart.at("status", "summary", "ready").integer:
@@ -87,22 +112,26 @@ def _since(ready: Field) -> str | None:
 
 
 def _order(upgrade: Object, stays: timedelta, chart: Object, cluster: Cluster) -> StandingOrder:
-    bundle = find(cluster, FLEET_BUNDLE, LOCAL, f"mcc-{chart.name}")
     job = find(cluster, JOB, upgrade.namespace, f"{upgrade.name}-apply-manifests")
+    by = f"Job {job.name}" if job is not None and job.at("status", "active").integer else "it"
+    which, why, remedy = _described(chart, "after which the upgrade goes on by itself", cluster)
+    stage = f"has been upgrading system services for {clock.duration(stays)}"
+    reason = f"{update_orders.title(upgrade)} {stage}, and {by} waits without a limit: {which}{why}"
+    return StandingOrder(upgrade, reason, remedy, True, f"it {stage}: {which}{why}")
+
+
+def _described(chart: Object, then: str, cluster: Cluster) -> tuple[str, str, str]:
+    """Return which chart is in which state, why, as a clause, and the remedy."""
+    bundle = find(cluster, FLEET_BUNDLE, LOCAL, f"mcc-{chart.name}")
     entry = next(chart.at("status", "summary", "nonReadyResources").items(), Field(None))
     state = entry["bundleState"].text or chart.at("status", "display", "state").text or "not ready"
     lasts = clock.lasting(_since(chart.condition("Ready")), cluster)
-    by = f"Job {job.name}" if job is not None and job.at("status", "active").integer else "it"
     of = f" (Bundle {bundle.name})" if bundle is not None else ""
     which = f"ManagedChart {chart.full_name}{of} is {state}{lasts}"
-    why, remedy = _fault(chart, entry, bundle, cluster)
-    stage = f"has been upgrading system services for {clock.duration(stays)}"
-    reason = f"{update_orders.title(upgrade)} {stage}, and {by} waits without a limit: {which}{why}"
-    brief = f"it has been upgrading system services for {clock.duration(stays)}: {which}{why}"
-    return StandingOrder(upgrade, reason, remedy, True, brief)
+    return which, *_fault(chart, entry, bundle, then, cluster)
 
 
-def _fault(chart: Object, entry: Field, bundle: Object | None, cluster: Cluster) -> tuple[str, str]:
+def _fault(chart: Object, entry: Field, bundle: Object | None, then: str, cluster: Cluster) -> tuple[str, str]:
     """Return why a chart is not ready, as a clause, and the remedy."""
     see = about("describe", chart, MANAGED_CHART)
     for each in entry["modifiedStatus"].items():
@@ -115,10 +144,10 @@ def _fault(chart: Object, entry: Field, bundle: Object | None, cluster: Cluster)
         said = ", ".join(text for item in each.at("summary", "message").items() if (text := item.text))
         state = each.at("summary", "state").text or "not ready"
         words = f": {_title(each)} is {state}{f' ({cut_middle(said, _WORDS)})' if said else ''}"
-        return words, typed("Repair that object, after which the upgrade goes on by itself", see)
+        return words, typed(f"Repair that object, {then}", see)
     said = entry["message"].text or chart.condition("Ready")["message"].text or ""
     words = f": {cut_middle(' '.join(said.split()), _WORDS)}" if said else ""
-    return words, typed("Remove the cause that Fleet reports, after which the upgrade goes on by itself", see)
+    return words, typed(f"Remove the cause that Fleet reports, {then}", see)
 
 
 def _title(status: Field) -> str:
@@ -143,7 +172,9 @@ def _modified(
     is_read = kind in _COMPARED or kind not in kinds.ALL
     live = find(cluster, kind, status["namespace"].text or "", status["name"].text or "") if is_read else None
     absent = live is not None and not any(live.at(*path).present for path in paths)
-    fields = names(".".join(path) for path in paths)
+    custom = kind.group not in kinds.BUILT_IN_GROUPS
+    known = live if custom and not absent else None
+    fields = names(_compared(path, patch, known) for path in paths)
     words = f": {_title(status)} {'lacks' if absent else 'differs in'} {fields}"
     definition, unknown = _unknown(kind, status["apiVersion"].text or "", paths, cluster)
     if unknown:
@@ -154,9 +185,30 @@ def _modified(
         field = shell("kubectl", "explain", f"{kind.plural}.{'.'.join(paths[0])}", f"--api-version={kind.api_version}")
         see = "If the schema of its CustomResourceDefinition lacks that field, apply those of the new release"
         return words, typed(f"{see}, then have Fleet apply it again (forceSyncGeneration). To see it", field)
-    again = "If it was edited by hand, have Fleet write it again (forceSyncGeneration)"
     other = "if a controller writes these fields, list them in spec.diff.comparePatches of the ManagedChart"
+    if custom and len(status["patch"].text or "") <= _SHORT:
+        back = merge_patch(kind, status["name"].text or "", status["namespace"].text or "", patch)
+        return words, typed(f"If it was edited by hand, set what the chart has; {other}", back)
+    again = "If it was edited by hand, have Fleet write it again (forceSyncGeneration)"
     return words, typed(f"{again}; {other}", _sync(chart, bundle))
+
+
+def _compared(path: Sequence[str], patch: dict[str, Any], live: Object | None) -> str:
+    """Return a field, with its value and that of the chart if the object is known and they are short."""
+    wanted: Any = patch
+    for step in path:
+        wanted = wanted[step]
+    field = ".".join(path)
+    if live is None or isinstance(wanted, (dict, list)):
+        return field
+    has = live.at(*path)
+    values = (show(has.value) if has.present else "none", "none" if wanted is None else show(wanted))
+    return field if max(map(len, values)) > _VALUE else f"{field} ({values[0]}, in the chart {values[1]})"
+
+
+_SHORT: Final = 300
+"""Characters of a patch that a command can hold."""
+_VALUE: Final = 60
 
 
 def _paths(patch: dict[str, Any], begin: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
