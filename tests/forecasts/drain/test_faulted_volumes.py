@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.builders import complete
+from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import storage_class
 from tests.healthy.parts import ago, obj

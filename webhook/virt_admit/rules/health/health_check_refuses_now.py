@@ -6,8 +6,8 @@ check looks as if it worked. But VMs on a node that is lost now never start else
 The status counts if it is of the present spec and of the same number of objects. A NodeHealthCheck that is disabled has
 rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and ``remediation-template-invalid``.
 
-**Fix.** Repair as many of the unhealthy machines and nodes as are above the limit. ``virt-admit explain`` names them. Do not raise the limit for them: the check
-would then act on a fault of the whole cluster.
+**Fix.** Repair as many of the unhealthy machines and nodes as are above the limit. ``virt-admit explain``
+names them. Do not raise the limit for them: the check would then act on a fault of the whole cluster.
 """
 
 from virt_admit.forecasts.remediation import control_plane_deadlocks, reported_status

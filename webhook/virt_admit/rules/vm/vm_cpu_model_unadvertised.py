@@ -4,10 +4,10 @@
 case-sensitive.
 
 **Fix.** Write a model that nodes offer (``kubectl get nodes -L cpu-model.node.kubevirt.io/<model>``), or
-``host-model``. A label ``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model`` only. Ignore the finding if you are about to add a node with this processor.
+``host-model``. A label ``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model`` only.
+Ignore the finding if you are about to add a node with this processor.
 """
 
-from virt_admit.forecasts.placement import common_model
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import cpu_models
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -33,6 +33,8 @@ def check(obj: Object, context: Context) -> Findings:
     offers = cpu_models.offers(cluster)
     if not offers.conclusive or offers.by(model.name):
         return
+    from virt_admit.forecasts.placement import common_model  # noqa: PLC0415 - most VMs need no forecast
+
     alike = offers.alike(model.name)
     offered = common_model.closest(model.name, cluster)
     known = f"{offered}, which every node offers" if offered else "one that nodes offer"

@@ -140,7 +140,7 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     ruled = ruling(vmi, found, cluster)
     if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:
         return
-    yield _waits(vmi, mark, ruled.reason, ruled.remedy, cluster)
+    yield _waits(mark, ruled.reason, ruled.remedy, cluster)
 
 
 def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) -> Findings:
@@ -152,10 +152,10 @@ def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) 
     problem = no_target.nowhere_to_go(vmi, cluster, moves=True)
     if problem is not None:
         remedy = typed_remedies.with_command(problem, vmi, cluster).remedy
-        yield _waits(vmi, mark, problem.reason, remedy, cluster)
+        yield _waits(mark, problem.reason, remedy, cluster)
 
 
-def _waits(vmi: Object, mark: Field, reason: str, remedy: str, cluster: Cluster) -> Finding:
+def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster) -> Finding:
     drain = _drain(mark.text or "", cluster)
     of_harvester = drain is not None and drain.cause is DrainCause.HARVESTER
     what = "the maintenance mode of Harvester for" if of_harvester else "a drain of"

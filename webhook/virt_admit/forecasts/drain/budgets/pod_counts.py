@@ -21,7 +21,7 @@ READS: Final[Reads] = {
     POD: ("metadata.labels", "metadata.ownerReferences"),
     AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
     SCALED_OBJECT: ("spec.scaleTargetRef", "spec.minReplicaCount", "spec.maxReplicaCount"),
-    **{each: ("metadata.ownerReferences", "spec.replicas") for each in (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)},
+    **dict.fromkeys((DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.ownerReferences", "spec.replicas")),
 }
 ONE_AT_A_TIME: Final = "set maxUnavailable: 1 instead of minAvailable"
 """What the owner of a budget may decide."""
