@@ -2,12 +2,15 @@
 
 import pytest
 
+from tests.builders import complete
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import storage_class
 from tests.healthy.parts import ago, obj
 from tests.incidents.machines import find
 from tests.incidents.starts import FAULTED, replica, with_longhorn
+from virt_admit.forecasts.drain.starts import longhorn_room
+from virt_admit.model.kubernetes.objects import Object
 
 
 def waiting(*replicas, change=lambda _: None, **status):
@@ -61,10 +64,46 @@ def test_copies_that_were_never_placed(robustness):
         f"Longhorn has placed none of the 2 copies of volume {FAULTED} (claim web) on a disk: insufficient storage;precheck "
         "new replica failed. No node can attach it before that. This does not end by itself"
     )
-    assert found.remedy.startswith("give Longhorn more room on as many nodes: another disk or node")
+    assert found.remedy.startswith("give Longhorn more room on 2 nodes: another disk or node")
     assert found.remedy.endswith("kubectl describe nodes.longhorn.io -n longhorn-system")
     assert "salvage" not in found.remedy
     assert "?" not in f"{found.reason}{found.remedy}"
+
+
+def longhorn_node(name, scheduled, **disk):
+    """Return a node with a disk of 260 GiB of which 60 GiB are reserved."""
+    spec = {"allowScheduling": True, "storageReserved": 60 * 2**30, **disk}
+    status = {"storageMaximum": 260 * 2**30, "storageScheduled": scheduled * 2**30}
+    return obj(
+        "Node",
+        "longhorn.io/v1beta2",
+        name,
+        "longhorn-system",
+        spec={"allowScheduling": True, "disks": {"d": spec}},
+        status={"diskStatus": {"d": status | {"storageAvailable": 120 * 2**30}}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("disks", "says"),
+    [
+        ([("w1", 190, {}), ("w2", 195, {})], "at most 10 GiB are left (w1: 190 of 200 GiB scheduled"),
+        ([("w1", 10, {"allowScheduling": False}), ("w2", 195, {})], "at most 5 GiB are left (w2: 195 of 200 GiB"),
+        ([("w1", 190, {}), ("w2", 20, {})], ""),
+        ([], ""),
+    ],
+)
+def test_the_room_that_longhorn_counts(disks, says):
+    """Free space of a disk does not count, but the sizes of the volumes that are placed there."""
+    setting = obj(
+        "Setting", "longhorn.io/v1beta2", "storage-over-provisioning-percentage", "longhorn-system", value="100"
+    )
+    nodes = [longhorn_node(name, scheduled, **disk) for name, scheduled, disk in disks]
+    cluster = complete(*map(Object, [setting, *nodes]))
+    found = longhorn_room.words(100 * 2**30, "longhorn-system", cluster)
+    assert says in found
+    assert bool(says) == bool(found)
+    assert "60 of 260 GiB reserved)" in found or not says
 
 
 def test_copies_that_no_disk_may_take():

@@ -358,8 +358,9 @@ def test_a_time_that_has_passed_is_not_promised(placed, limit, age, outcome):
     assert "gives the migration up" not in found.reason
 
 
-def test_the_command_removes_the_name_of_the_node():
-    """What a drain may do instead is not the command: the guest would be shut down."""
+@pytest.mark.parametrize(("release", "at_once"), [("v1.2.2", False), ("v1.6.0", True)])
+def test_the_command_removes_the_name_of_the_node(release, at_once):
+    """What the administrator may do instead stands before it, and LiveUpdate needs its gate before 1.5."""
     named = {"kubernetes.io/hostname": "a", "disk": "fast"}
     owner = manifest(
         "kubevirt.io/v1", "VirtualMachine", "db", NAMESPACE, spec={"template": {"spec": {"nodeSelector": named}}}
@@ -367,12 +368,13 @@ def test_the_command_removes_the_name_of_the_node():
     pinned = Problem(
         "x", "remove the node selector for a from the VM, or let drains shut the guest down", ProblemCause.NO_TARGET
     )
-    found = typed_remedies.with_command(pinned, owner, Snapshot([owner], ["*"]))
+    cluster = Snapshot([owner, kubevirt(status={"observedKubeVirtVersion": release})], ["*"])
+    found = typed_remedies.with_command(pinned, owner, cluster)
 
     assert found.command.endswith(
         '[{"op":"remove","path":"/spec/template/spec/nodeSelector/kubernetes.io~1hostname"}]\''
     )
-    assert (
-        "takes effect after its restart (virtctl restart db -n shop), or at once with vmRolloutStrategy" in found.remedy
-    )
-    assert "or let drains shut the guest down (evictionStrategy None): kubectl patch vm db" in found.remedy
+    assert found.remedy.startswith("stop it until the drain is over (virtctl stop db -n shop), or remove the node")
+    end = "which takes effect after its restart (virtctl restart db -n shop)"
+    live = ", or at once with vmRolloutStrategy LiveUpdate" if at_once else ""
+    assert f"{end}{live}: kubectl patch vm db" in found.remedy

@@ -4,7 +4,15 @@ import pytest
 
 from tests.builders import complete, kubevirt, node
 from virt_admit.forecasts.placement import no_target
-from virt_admit.forecasts.placement.common_model import best_models, common_model, features, lost_features
+from virt_admit.forecasts.placement.common_model import (
+    best_models,
+    closest,
+    common_model,
+    features,
+    host_only,
+    lost_features,
+    other_model,
+)
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 
@@ -84,3 +92,30 @@ def test_nobody_is_told_to_change_a_processor(nodes, remedy):
     cluster = complete(kubevirt(), *nodes)
 
     assert no_target._remedy(("host model Skylake",), "set None and restart it", cluster) == remedy
+
+
+ROME = [offering(name, "EPYC-Rome", "EPYC", "Dhyana", "Westmere") for name in "ab"]
+
+
+def test_a_model_that_is_only_the_host_model_of_nodes():
+    cluster, causes = complete(kubevirt(), *ROME), ["CPU model EPYC-Rome"]
+    assert host_only(causes, cluster).startswith(" (a, b have it only as host model")
+    assert other_model(causes, cluster, starts=True).startswith(
+        "use CPU model host-model, or EPYC, which every node offers, instead of EPYC-Rome"
+    )
+    moved = other_model(causes, cluster, starts=False)
+    assert "use CPU model EPYC, which" in moved
+    assert "host-model" not in moved
+
+
+def test_a_model_that_no_node_has_at_all():
+    cluster = complete(kubevirt(), OLD, offering("amd", "EPYC", "EPYC"))
+    assert host_only(["CPU model Skylake"], cluster) == ""
+    assert other_model(["CPU model Skylake"], cluster, starts=False) == "add a node that offers CPU model Skylake"
+    assert other_model(["cordoned"], cluster, starts=True) == ""
+
+
+def test_the_offered_model_with_most_features_of_another_one():
+    cluster = complete(kubevirt(), *ROME)
+    assert closest("EPYC-Rome", cluster) == "EPYC"
+    assert closest("Future", cluster) in ("", *best_models(cluster))

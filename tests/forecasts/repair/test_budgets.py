@@ -77,26 +77,46 @@ def hashed():
 SEE = ": kubectl describe pdb web -n shop"
 INSTEAD = f", or set maxUnavailable: 1 instead of minAvailable{SEE}"
 SCALED = "in HorizontalPodAutoscaler web, which scales Deployment web"
+PATCH = "kubectl patch horizontalpodautoscaler web -n shop --type=merge -p "
+MORE = PATCH + """'{"spec":{"minReplicas":5}}'"""
 WAYS = {
-    "a Deployment": ((web(1, "a"), *deployment(1)), "Run at least 5 pods of Deployment web"),
-    "an autoscaler": ((web(1, "a"), *deployment(1), autoscaler()), f"Set minReplicas to 5 {SCALED}"),
+    "a Deployment": (
+        (web(1, "a"), *deployment(1)),
+        "Run at least 5 pods of Deployment web",
+        "kubectl scale deployment/web -n shop --replicas=5",
+    ),
+    "an autoscaler": (
+        (web(1, "a"), *deployment(1), autoscaler()),
+        f"Set minReplicas to 5 {SCALED}",
+        MORE,
+    ),
     "an autoscaler of few": (
         (web(1, "a"), *deployment(1), autoscaler(most=4)),
         f"Set minReplicas and maxReplicas to 5 {SCALED}",
+        PATCH + """'{"spec":{"minReplicas":5,"maxReplicas":5}}'""",
     ),
-    "an autoscaler, and a ReplicaSet that is not known": ((hashed(), autoscaler()), f"Set minReplicas to 5 {SCALED}"),
+    "an autoscaler, and a ReplicaSet that is not known": (
+        (hashed(), autoscaler()),
+        f"Set minReplicas to 5 {SCALED}",
+        MORE,
+    ),
+    "a Deployment that is not known": ((hashed(),), "Run at least 5 pods of Deployment web", ""),
     "KEDA": (
         (web(1, "a"), *deployment(1), keda()),
         "Set minReplicaCount and maxReplicaCount to 5 in ScaledObject web, which scales Deployment web",
+        "kubectl patch scaledobject web -n shop --type=merge -p "
+        """'{"spec":{"minReplicaCount":5,"maxReplicaCount":5}}'""",
     ),
-    "another controller": ((owned("WebApp"),), "Ask for at least 5 pods of WebApp web"),
+    "another controller": ((owned("WebApp"),), "Ask for at least 5 pods of WebApp web", ""),
 }
 
 
 @for_each("name", WAYS)
 def test_the_number_of_pods_and_what_sets_it_are_named(name):
-    objects, words = WAYS[name]
-    assert remedy(*objects, SHARE) == f"{words}{INSTEAD}"
+    """The command is that of the last way, which the words before it name."""
+    objects, words, command = WAYS[name]
+    last = f"Set maxUnavailable: 1 instead of minAvailable, or {words[:1].lower()}{words[1:]}: {command}"
+    assert remedy(*objects, SHARE) == (last if command else f"{words}{INSTEAD}")
 
 
 @for_each("spec", [{"minAvailable": "100%"}, {"maxUnavailable": 0}, {"maxUnavailable": "0%"}])

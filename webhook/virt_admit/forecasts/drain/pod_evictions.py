@@ -371,8 +371,8 @@ def _refusal(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait | 
     choice, silent = eviction_policy.choice(pod, budget, cluster), _is_silent(pod, cluster)
     if never:
         role = role_budgets.of_budget(pod, budget, cluster)
-        scaled = "" if pod_budgets.lacks_scale(budget) else role_budgets.remedy(pod, budget, cluster)
-        remedy = f"{scaled or _REMEDY_WITHOUT_SCALE}{choice}."
+        scaled = "" if pod_budgets.lacks_scale(budget) else role_budgets.advice(pod, budget, choice, cluster)
+        remedy = scaled or f"{_REMEDY_WITHOUT_SCALE}{choice}."
         stays = f"; pod {pod.name} cannot become ready there, as its node does not report" if choice and silent else ""
         so = "so no pod can ever be evicted" if role is None else f"and {role.words}"
         return Blocker(kind, namespace, name, f"{never}, {so}{stays}", remedy, now=False, cause=ProblemCause.BUDGET)

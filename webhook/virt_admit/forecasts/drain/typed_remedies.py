@@ -38,7 +38,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
@@ -74,6 +74,7 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
 def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
     """Return a problem with the command that removes the host name of a VM; None: it is about something else.
 
+    A VM that is stopped leaves its node at once, while evictionStrategy None counts from its next start.
     Source: kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleAffinityChangeRequest.
     """
     what, found, rest = problem.remedy.partition(" from the VM")
@@ -86,12 +87,13 @@ def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None
     command = permanent_constraints.unpin(vm) if vm is not None else ""
     if vm is None or not command:
         return None
-    restart = virtctl("restart", vm.name, vms.namespace_of(vm))
-    when = f"which takes effect after its restart ({restart}), or at once with vmRolloutStrategy LiveUpdate"
-    other = rest.removeprefix(", or ").replace(SHUT_DOWN, f"{SHUT_DOWN} (evictionStrategy None)")
-    return problem._replace(
-        remedy=typed(f"{what}{found}, {when}{f'; or {other}' if other else ''}", command), command=command
-    )
+    stop, restart = (virtctl(verb, vm.name, vms.namespace_of(vm)) for verb in ("stop", "restart"))
+    live = versions.gate_may_be_on(cluster, versions.Gate.VM_LIVE_UPDATE)
+    at_once = ", or at once with vmRolloutStrategy LiveUpdate" if live else ""
+    other = rest.removeprefix(", or ").replace(SHUT_DOWN, f"stop it until the drain is over ({stop})")
+    unpin = f"{what}{found}, which takes effect after its restart ({restart}){at_once}"
+    remedy = ", or ".join(filter(None, (other, unpin)))
+    return problem._replace(remedy=typed(remedy, command), command=command)
 
 
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:

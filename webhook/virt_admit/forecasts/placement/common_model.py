@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -18,6 +19,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.cpu_models import HOST, OFFERED
 from virt_admit.model.kubevirt.launcher.migration_target import REQUIRED_FEATURE
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.messages import names
 
 
 def common_model(cluster: Cluster) -> str:
@@ -26,20 +28,20 @@ def common_model(cluster: Cluster) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def best_models(cluster: Cluster, names: Collection[str] | None = None) -> tuple[str, ...]:
+def best_models(cluster: Cluster, only: Collection[str] | None = None) -> tuple[str, ...]:
     """Return the models that nodes offer and than which no other common one is better.
 
     Args:
         cluster: the cluster.
-        names: the nodes. None: all with KubeVirt.
+        only: the nodes. None: all with KubeVirt.
     """
     try:
         configuration.demand_obsolete_models(cluster)
     except Unseen:
         return ()
-    if names is None:
+    if only is None:
         return cluster.cached(_of_all)
-    return _best([node for node in cluster.known(NODE) if node.name in names], cluster)
+    return _best([node for node in cluster.known(NODE) if node.name in only], cluster)
 
 
 def _of_all(cluster: Cluster) -> tuple[str, ...]:
@@ -58,6 +60,56 @@ def _best(nodes: Iterable[Object], cluster: Cluster) -> tuple[str, ...]:
         return tuple(sorted(model for model in known if not any(known[model] < other for other in known.values())))
     hosts = {model for each in labels for model in _values(each, HOST)}
     return tuple(sorted(everywhere & hosts or everywhere))
+
+
+def closest(wanted: str, cluster: Cluster) -> str:
+    """Return the model that every node with KubeVirt offers and that has most features of another one; empty: unknown."""
+    own = features(wanted)
+    best = best_models(cluster)
+    if not own:
+        return best[0] if len(best) == 1 else ""
+    return max(sorted(best), key=lambda model: len(features(model) & own), default="")
+
+
+def only_host(wanted: str, cluster: Cluster) -> tuple[str, ...]:
+    """Return the nodes whose host model this is, and that do not offer it to VMs which name it.
+
+    virt-handler labels the models that libvirt calls usable. The host model need not be one of them. Source:
+    kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels.
+    """
+    labels = {node.name: node.labels for node in cluster.known(NODE)}
+    found = (name for name, each in labels.items() if each.get(HOST + wanted) == "true")
+    return tuple(sorted(name for name in found if labels[name].get(OFFERED + wanted) != "true"))
+
+
+_MODEL: Final = "CPU model "
+
+
+def host_only(causes: Iterable[str], cluster: Cluster) -> str:
+    """Return which nodes have a refused CPU model only as their host model, as an insertion; empty: none."""
+    for cause in causes:
+        has = only_host(cause.removeprefix(_MODEL), cluster) if cause.startswith(_MODEL) else ()
+        if has:
+            verb = "has" if len(has) == 1 else "have"
+            return f" ({names(has)} {verb} it only as host model, which a VM gets with host-model)"
+    return ""
+
+
+def other_model(causes: Iterable[str], cluster: Cluster, *, starts: bool) -> str:
+    """Return what helps a VM whose CPU model no node takes; empty: that is not the cause.
+
+    ``host-model`` binds a VM that moves to the processor of its node, and helps only one that starts.
+    """
+    wanted = next((each.removeprefix(_MODEL) for each in causes if each.startswith(_MODEL)), "")
+    if not wanted:
+        return ""
+    offered = closest(wanted, cluster)
+    known = f"{offered}, which every node offers" if offered else ""
+    model = ", or ".join(filter(None, ("host-model" if starts else "", known)))
+    if not model:
+        return f"add a node that offers CPU model {wanted}"
+    where = "in the VM, or in its instance type if that names it"
+    return f"use CPU model {model}, instead of {wanted} ({where}), and restart the VM"
 
 
 def lost_features(model: str, node: Object) -> tuple[str, ...]:

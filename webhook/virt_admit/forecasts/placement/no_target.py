@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.common_model import common_model
+from virt_admit.forecasts.placement.common_model import common_model, host_only, other_model
 from virt_admit.forecasts.placement.components import left_taints, missing_networks, node_drivers, node_initializers
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.start_candidates import vanished
@@ -73,7 +73,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
         return fenced
     causes = tuple(dict.fromkeys(_causes(refusals)))
     absent = _absent(refusals, cluster)
-    lasting = _lasting(refusals) or _offered(absent, refusals, cluster)
+    lasting = other_model(_common(refusals), cluster, starts=starts) or _lasting(refusals)
+    lasting = lasting or _offered(absent, refusals, cluster)
     if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
         return Problem(reason, "remove that taint", ProblemCause.NO_TARGET, command=left.command)
@@ -88,7 +89,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     if lasting.startswith(_STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     cause = ProblemCause.NO_TARGET if absent else _cause(causes)
-    return Problem(f"{NOWHERE}{vanished(causes, cluster) or names(causes)}", remedy, cause, command=command)
+    why = f"{vanished(causes, cluster) or names(causes)}{host_only(causes, cluster)}"
+    return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
 
 
 def _or(remedy: str, otherwise: str) -> str:
@@ -314,10 +316,7 @@ _LASTING: Final = (
     ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
     ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
     ("node affinity", "change its node affinity, or the labels of another node"),
-    (
-        "dedicated CPUs",
-        f"{_STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM",
-    ),
+    ("dedicated CPUs", f"{_STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM"),
     ("machine type ", "set a machine type that another node offers instead of {}, and restart the VM"),
     ("pod affinity demands ", "as a decision, make its required pod affinity a preferred one, and restart the VM"),
 )

@@ -17,6 +17,7 @@ from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.int_or_percent import LimitKind
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
@@ -71,7 +72,9 @@ class Exceeded(NamedTuple):
     unhealthy: int
     total: int
     limit: str
-    """``: maxUnhealthy 40% allows 1``; empty: that cannot be determined."""
+    """``: maxUnhealthy 40% of 4 rounds down to 1``; empty: that cannot be determined."""
+    surplus: int
+    """How many have to be repaired before the check acts on the others; 0: not known."""
 
 
 def exceeded(check: HealthCheck, selection: Selection, cluster: Cluster) -> Exceeded | None:
@@ -90,8 +93,24 @@ def exceeded(check: HealthCheck, selection: Selection, cluster: Cluster) -> Exce
     else:
         unhealthy = counted(check, selection) or 0
         refused = any(refusal(check, selection, cluster))
-    words = f": {limit.limit} allows {limit.most}" if limit.most is not None else ""
-    return Exceeded(unhealthy, total, words) if refused else None
+    if not refused:
+        return None
+    if limit.most is None:
+        return Exceeded(unhealthy, total, "", 0)
+    words = f": {limit.limit}{_rounded(check, total, limit.most)}"
+    surplus = unhealthy - limit.most if limit.most and limit.least <= 1 else 0
+    return Exceeded(unhealthy, total, words, max(surplus, 0))
+
+
+def _rounded(check: HealthCheck, total: int, most: int) -> str:
+    """Return how many a limit allows, and how a share of the objects becomes that number."""
+    limit = None if check.range.present else check.known_limit()
+    if limit is None or not limit.percent or limit.number * total % 100 == 0:
+        return f" allows {most}"
+    if check.limit_of is LimitKind.NODE_MIN_HEALTHY:
+        return f" of {total} rounds up to {total - most}, which allows {most}"
+    way = "up" if check.limit_of is LimitKind.NODE_MAX_UNHEALTHY else "down"
+    return f" of {total} rounds {way} to {most}"
 
 
 class OwnerRefusal(NamedTuple):

@@ -76,8 +76,9 @@ def way_back(node: Object, *others: Object) -> tuple[str, str]:
     if is_requested(node):
         again = f"because of which Harvester cordons {them} again after each uncordon, then uncordon {them}"
         return f"unless that maintenance is still wanted, take its request off {which}, {again}", command
-    words = f"disable the maintenance mode of {which} in Harvester, which an uncordon alone does not end"
-    return f"{words}; without Harvester, remove its annotations and uncordon", command
+    begin = f"once the maintenance is over or given up, disable the maintenance mode of {which}"
+    end = "which an uncordon alone does not end; without Harvester, remove its annotations and uncordon"
+    return f"{begin} in Harvester, {end}", command
 
 
 def cordoned_again(node: Object, cluster: Cluster) -> str:

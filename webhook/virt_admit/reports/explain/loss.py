@@ -30,7 +30,8 @@ def event(vm: LostVm, outage: Outage, cluster: Cluster) -> EventForecast:
     """Return the loss as one of the events of a VM."""
     doubts = vm.unseen or (outage.unseen if vm.outcome is LossOutcome.UNKNOWN else ())
     when = f"; it runs again {_when(vm, vm.at, cluster)}" if vm.at is not None else ""
-    hand = f"; by hand after {period(vm.by_hand)}" if vm.by_hand is not None and vm.at is None else ""
+    by_hand = vm.by_hand if vm.at is None else None
+    hand = f"; freed by hand, it runs {period(by_hand)} later" if by_hand is not None else ""
     since = _now(vm.node, cluster)
     return EventForecast(VmEvent.LOSS, str(vm.outcome), f"{since}{vm.reason}{when}{hand}", vm.remedy, names(doubts))
 

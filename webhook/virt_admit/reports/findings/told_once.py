@@ -168,8 +168,10 @@ def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
 def _is_one(one: ReportRow, other: ReportRow, *, is_read: bool) -> bool:
     """Return whether rows with one command have one cause.
 
-    Rows of one rule about one object are about different places of it.
+    Rows of one rule about one object are about different places of it. What a drain would do does not say that one waits.
     """
+    if {one.rule, other.rule} & _EFFECTS and {one.rule, other.rule} & set(_OF_DRAINS):
+        return False
     if is_read:
         return _is_same(one, other, _SHARED)
     return (one.rule, *_vm(one)) != (other.rule, *_vm(other))

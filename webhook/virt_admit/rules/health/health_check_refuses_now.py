@@ -6,8 +6,8 @@ check looks as if it worked. But VMs on a node that is lost now never start else
 The status counts if it is of the present spec and of the same number of objects. A NodeHealthCheck that is disabled has
 rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and ``remediation-template-invalid``.
 
-**Fix.** Repair the unhealthy machines and nodes. ``virt-admit explain`` names them. Do not raise the limit for them: the check
-would then act on a fault of the whole cluster.
+**Fix.** Repair as many of the unhealthy machines and nodes as are above the limit. ``virt-admit explain``
+names them. Do not raise the limit for them: the check would then act on a fault of the whole cluster.
 """
 
 from virt_admit.forecasts.remediation import control_plane_deadlocks, reported_status
@@ -39,7 +39,11 @@ def check(obj: Object, context: Context) -> Findings:
     refused = reported_status.exceeded(view, selection, context.cluster)
     if refused is not None:
         counts = f"{refused.unhealthy} of {refused.total} {subject} are unhealthy by its status"
-        message = f"{counts}, so it remediates nothing now{refused.limit}. Repair them, then it acts again."
+        repair = "Repair them, then it acts again."
+        if refused.surplus:
+            others = "others" if refused.unhealthy - refused.surplus > 1 else "other one"
+            repair = f"Repair {refused.surplus} of them, then it acts on the {others}."
+        message = f"{counts}, so it remediates nothing now{refused.limit}. {repair}"
         yield Finding(path, message, command=_explain(obj, view))
     stuck = control_plane_deadlocks.deadlocks(context.cluster)  # machine-without-node says it of the Machine
     refusals = reported_status.refusals(view, selection, context.cluster)

@@ -27,6 +27,7 @@ from virt_admit.rule import (
     Unseen,
     count,
     gather,
+    names,
     problem_of,
     rule,
     union,
@@ -61,10 +62,12 @@ def check(node: Object, context: Context) -> Findings:
     if not found and (unread := hand_reboots.unread(node, context.cluster)):
         yield Unseen(unread)
         return
-    vms = "its VMs" if unseen else count(len(found), "VM") if found else ""
+    number = count(len(found), "VM")
+    named = f"{number} ({names((vmi.full_name for vmi in found), 120)})"
     waits = bool(awaited_return.awaited(node.name, context.cluster))
     drains = "" if waits else ", and a drain never completes"
-    what = f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end"
+    subjects = ("its VMs",) if unseen else (named, number) if found else ("",)
+    effects = [f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end" for vms in subjects]
     pending = certificate_requests.of_node(node.name, context.cluster)
     if pending is not None:
         advice = (
@@ -73,11 +76,11 @@ def check(node: Object, context: Context) -> Findings:
     else:
         otherwise = awaited_checks.advice(node.name, context.cluster) or "repair the node, or fence it"
         advice = awaited_return.advice(node.name, context.cluster, otherwise)
-    path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence}): {what}."
-    ways = (advice, advice.partition("; ")[0])
+    path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
+    ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
     yield Finding(
         path,
-        check.first_that_fits(path, *(f"{begin} {advice_of(way)}" for way in ways)),
+        check.first_that_fits(path, *(f"{begin}: {what}. {advice_of(way)}" for what, way in ways)),
         value=node.name,
         problem=problem_of(ProblemCause.NODE_SILENT, node),
         command=command_of(advice)

@@ -91,6 +91,7 @@ def check(budget: Object, context: Context) -> Findings:
         path,
         check.first_that_fits(path, *choices, f"{begin}{remedy}."),
         problem=problem_of(ProblemCause.BUDGET, budget),
+        command="" if choices else role_budgets.command(pod, budget, context.cluster),
     )
 
 

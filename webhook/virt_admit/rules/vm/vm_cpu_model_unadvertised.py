@@ -4,7 +4,8 @@
 case-sensitive.
 
 **Fix.** Write a model that nodes offer (``kubectl get nodes -L cpu-model.node.kubevirt.io/<model>``), or
-``host-model``. Ignore the finding if you are about to add a node with this processor.
+``host-model``. A label ``host-model-cpu.node.kubevirt.io/<model>`` offers the model to ``host-model`` only.
+Ignore the finding if you are about to add a node with this processor.
 """
 
 from virt_admit.model.kubernetes.kinds import HCO, POOL, VM, VMI, VMIRS
@@ -32,14 +33,21 @@ def check(obj: Object, context: Context) -> Findings:
     offers = cpu_models.offers(cluster)
     if not offers.conclusive or offers.by(model.name):
         return
+    from virt_admit.forecasts.placement import common_model  # noqa: PLC0415 - most VMs need no forecast
+
     alike = offers.alike(model.name)
+    offered = common_model.closest(model.name, cluster)
+    known = f"{offered}, which every node offers" if offered else "one that nodes offer"
     if alike:
         hint = f"Did you mean {names(alike, 40)}?"
     else:
-        hint = f"{model.remedy}." if model.source else f"{model.remedy} or one that nodes offer."
+        hint = f"{model.remedy}." if model.source else f"{model.remedy} or {known}."
+    label = " (only as host-model-cpu)" if common_model.only_host(model.name, cluster) else ""
+    begin = f"no node offers {model.phrase}"
+    choices = (f"{begin}{each}, so the VM cannot be scheduled. {hint}" for each in (label, ""))
     yield Finding(
         model.path,
-        f"no node offers {model.phrase}, so the VM cannot be scheduled. {hint}",
+        check.first_that_fits(model.path, *choices),
         value=model.name,
         cause=Cause.NOT_SUPPORTED,
     )

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain import progress, typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.forecasts.drain.states import vm_states, vm_states_failures, vm_states_times
 from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
-from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
 from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model.kubernetes import clock
@@ -31,6 +32,7 @@ from virt_admit.rule import (
     Action,
     Cluster,
     Context,
+    Field,
     Finding,
     Findings,
     Object,
@@ -51,6 +53,7 @@ class Params:
     reads=union(
         vm_outcomes.READS,
         quotas.READS,
+        progress.READS,
         {NODE: ("spec.unschedulable", "spec.taints"), KUBEVIRT: (), VMI: ()},
     ),
     action=Action.AUDIT,
@@ -128,18 +131,48 @@ def _marked(vmi: Object, cluster: Cluster) -> Finding:
 def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     """Yield that the target pod of a migration is refused or does not start: the next one meets the same cause."""
     found = vm_states.of(vmi, cluster)
+    mark = vmi.at("status", "evacuationNodeName")
+    if found.state is State.UNSCHEDULABLE:
+        yield from _refused_target(vmi, mark, found, cluster)
+        return
     if found.state not in _OF_TARGET or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
         return
     ruled = ruling(vmi, found, cluster)
     if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:
         return
-    mark = vmi.at("status", "evacuationNodeName")
-    begin = f"a drain of node {mark.text} waits for this VMI: "
-    advice = advice_of(ruled.remedy)
-    reason = ended(shorten(ruled.reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
-    yield Finding(mark.path, f"{begin}{reason} {advice}", command=command_of(ruled.remedy))
+    yield _waits(mark, ruled.reason, ruled.remedy, cluster)
 
 
+def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) -> Findings:
+    """Yield that no node takes the target pods: KubeVirt gives each up after 5 minutes, and makes another one."""
+    drain = _drain(mark.text or "", cluster)
+    long = drain is not None and vm_states_times.is_older(drain.since, _TARGET_STARTS, cluster)
+    if not long or not vm_states_times.is_older(found.since, _REFUSED, cluster):
+        return
+    problem = no_target.nowhere_to_go(vmi, cluster, moves=True)
+    if problem is not None:
+        remedy = typed_remedies.with_command(problem, vmi, cluster).remedy
+        yield _waits(mark, problem.reason, remedy, cluster)
+
+
+def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster) -> Finding:
+    drain = _drain(mark.text or "", cluster)
+    of_harvester = drain is not None and drain.cause is DrainCause.HARVESTER
+    what = "the maintenance mode of Harvester for" if of_harvester else "a drain of"
+    age = clock.since(clock.stamp(drain.since), cluster) if drain is not None else None
+    lasts = f" for {clock.duration(age)}" if age is not None else ""
+    begin, advice = f"{what} node {mark.text} waits{lasts} for this VMI: ", advice_of(remedy)
+    said = ended(shorten(reason, check.room(mark.path) - len(f"{begin} {advice}") - 1))
+    return Finding(mark.path, f"{begin}{said} {advice}", command=command_of(remedy))
+
+
+def _drain(name: str, cluster: Cluster) -> DrainStart | None:
+    node = cluster.get(NODE, "", name)
+    return progress.start(node, cluster) if node is not None else None
+
+
+_REFUSED: Final = timedelta(minutes=1)
+"""kube-scheduler has looked at all nodes by then."""
 _OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
 _TARGET_STARTS: Final = timedelta(minutes=10)
 """A target pod has pulled its images and attached its volumes by then."""

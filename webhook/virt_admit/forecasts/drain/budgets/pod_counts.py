@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
+from virt_admit.model.commands import argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import kinds, workloads
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, POD, REPLICA_SET, SCALED_OBJECT, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -20,6 +21,7 @@ READS: Final[Reads] = {
     POD: ("metadata.labels", "metadata.ownerReferences"),
     AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
     SCALED_OBJECT: ("spec.scaleTargetRef", "spec.minReplicaCount", "spec.maxReplicaCount"),
+    **dict.fromkeys((DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.ownerReferences", "spec.replicas")),
 }
 ONE_AT_A_TIME: Final = "set maxUnavailable: 1 instead of minAvailable"
 """What the owner of a budget may decide."""
@@ -81,3 +83,34 @@ def _more(number: int, found: PodOwner | None) -> str:
     known = found.scaler.at("spec", most).integer
     both = f" and {most}" if known is not None and known < number else ""
     return f"Set {least}{both} to {number} in {found.scaler.kind} {found.scaler.name}, which scales {found}"
+
+
+def command(budget: Object, found: PodOwner | None, cluster: Cluster) -> str:
+    """Return the command that runs as many pods as let one go; empty: no number does, or something else sets it.
+
+    An autoscaler that cannot be read would take a number back that is written in the workload.
+    """
+    number = pod_budgets.enough(budget)
+    if not number or found is None:
+        return ""
+    if found.scaler is not None:
+        kind, (least, most) = kinds.of(found.scaler), found.limits
+        known = found.scaler.at("spec", most).integer
+        limits = {least: number} | ({most: number} if known is not None and known < number else {})
+        spec = {"spec": limits}
+        return merge_patch(kind, found.scaler.name, budget.namespace, spec) if kind is not None else ""
+    if found.obj is None or found.kind not in _WORKLOADS or unlisted(cluster, AUTOSCALER):
+        return ""
+    replicas = found.obj.at("spec", "replicas").integer
+    if replicas is None or replicas >= number:
+        return ""
+    namespace = ("-n", argument(budget.namespace)) if budget.namespace else ()
+    workload = argument(f"{found.kind.lower()}/{found.name}")
+    return shell("kubectl", "scale", workload, *namespace, f"--replicas={number}")
+
+
+def commanded(remedy: str, told: str) -> str:
+    """Return a remedy whose first way has this command, with that way at its end."""
+    first, _, others = remedy.rstrip(".").partition(", or ")
+    way = f"{others}, or {first[:1].lower()}{first[1:]}" if others else first
+    return typed(f"{way[:1].upper()}{way[1:]}", told)

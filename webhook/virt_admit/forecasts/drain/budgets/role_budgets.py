@@ -112,6 +112,20 @@ def remedy(pod: Object, budget: Object, cluster: Cluster) -> str:
     return take_over(role, cluster)
 
 
+def command(pod: Object, budget: Object, cluster: Cluster) -> str:
+    """Return the command that runs more pods; empty: that is not the way, or something else sets their number."""
+    if of_budget(pod, budget, cluster) is not None:
+        return ""
+    return pod_counts.command(budget, pod_counts.owner(pod, cluster), cluster)
+
+
+def advice(pod: Object, budget: Object, choice: str, cluster: Cluster) -> str:
+    """Return ``remedy`` as a sentence, with its command where there is no further ``choice``."""
+    words = remedy(pod, budget, cluster)
+    told = "" if choice else command(pod, budget, cluster)
+    return pod_counts.commanded(words, told) if told else f"{words}{choice}."
+
+
 def take_over(role: PodRole, cluster: Cluster) -> str:
     """Return that another pod takes the role, as a sentence without its end."""
     over = f"take over {role.labels} (a switch-over)"

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import longhorn_copies
+from virt_admit.forecasts.drain.starts import longhorn_room
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -28,6 +29,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     longhorn_copies.READS,
+    longhorn_room.READS,
     node_health.READS,
     {
         LONGHORN_VOLUME: ("spec.size", "status.robustness", "status.state", "status.conditions"),
@@ -97,18 +99,22 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     copies = f"none of the {number} copies" if number > 1 else "no copy"
     age = clock.lasting(said["lastTransitionTime"].text, cluster)
     digits = volume.at("spec", "size").text or ""
-    size = f"{int(digits) / 2**30:.4g} GiB" if re.fullmatch(r"[0-9]{1,18}", digits) else ""
+    number_of_bytes = int(digits) if re.fullmatch(r"[0-9]{1,18}", digits) else 0
+    size = longhorn_room.gib(number_of_bytes) if number_of_bytes else ""
     of = f"claim {claim}{f', {size}' if size else ''}"
     why = f": {cut(words, _MOST)}" if words else ""
     reason = f"Longhorn has placed {copies} of volume {volume.name} ({of}) on a disk{age}{why}"
     full = _FULL.search(words)
-    remedy = (_ROOM if full else _OTHERWISE).format(size=size or "more room")
+    room = longhorn_room.words(number_of_bytes, volume.namespace, cluster) if full and size else ""
+    where = f"{number} nodes" if number > 1 else "a node"
+    remedy = (_ROOM if full else _OTHERWISE).format(size=size or "more room", where=where)
     see = (
         kubectl("describe", LONGHORN_NODE, "", volume.namespace) if full else about("describe", volume, LONGHORN_VOLUME)
     )
     ends = "This does not end by itself" if stays else "This ends when a node can take it"
     end = f"No node can attach it before that. {ends}"
-    return Problem(f"{reason.rstrip('.')}. {end}", typed(remedy, see), ProblemCause.NOT_REPORTED)
+    reason = f"{reason.rstrip('.')}{f': {room}' if room else ''}. {end}"
+    return Problem(reason, typed(remedy, see), ProblemCause.NOT_REPORTED)
 
 
 _FULL: Final = re.compile(r"insufficient storage|enough storage")
@@ -116,8 +122,8 @@ _LASTING: Final = re.compile(rf"{_FULL.pattern}|tags not fulfilled")
 _PASSING: Final = re.compile(r"(?:nodes|disks) are unavailable")
 _PATIENCE: Final = timedelta(minutes=5)
 _ROOM: Final = (
-    "give Longhorn {size} on as many nodes: another disk or node, fewer volumes, or a larger "
-    "storage-over-provisioning-percentage in its settings"
+    "give Longhorn {size} on {where}: another disk or node, fewer or smaller volumes, or a larger "
+    "storage-over-provisioning-percentage"
 )
 _OTHERWISE: Final = (
     "give Longhorn nodes and disks that may take the copies (ready, schedulable, with the tags of the volume)"

@@ -320,10 +320,9 @@ READS: Final[Reads] = {
         "status.state",
     ),
     LONGHORN_NODE: (
-        "status.conditions.message",
-        "status.conditions.reason",
-        "status.conditions.status",
-        "status.conditions.type",
+        *(f"status.conditions.{each}" for each in ("message", "reason", "status", "type")),
+        "spec",
+        "status.diskStatus",
     ),
     DAEMON_SET: (
         "metadata.labels",

@@ -140,6 +140,7 @@ class Gate(enum.Enum):
     IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
     ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)
     CONFIGURABLE_HYPERVISOR = ("ConfigurableHypervisor", Version(1, 8), None)
+    VM_LIVE_UPDATE = ("VMLiveUpdateFeatures", Version(1, 1), Version(1, 5))
 
     def __init__(self, gate: str, since: Version, on_since: Version | None) -> None:
         self.gate = gate

@@ -262,6 +262,8 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
         elsewhere = all(word in refusal.what for word in _WITHOUT_KUBEVIRT)
         taint = next((each for each in refusal.what.split("; ") if each.endswith(_UNINITIALIZED)), "")
         without = f"KubeVirt does not run there{f', as no pod goes there: {taint}' if taint else ''}"
+        if elsewhere and not _READY.isdisjoint(refusal.what.split("; ")):
+            without = "not Ready, so virt-handler does not work there"
         by_reason.setdefault(without if elsewhere else _unless_failed(what, report), []).append(refusal.node)
     rows = [(names(nodes), what) for what, nodes in by_reason.items()]
     yield from rows[:_MOST_NODES]
@@ -294,6 +296,8 @@ def _unless_failed(what: str, report: VmReport) -> str:
     return what.replace(text, f"see {name}") if text else what
 
 
+_READY: Final = frozenset(("not Ready", "taint node.kubernetes.io/unreachable"))
+"""How a node is refused that does not report."""
 _UNINITIALIZED: Final = "/uninitialized"
 """The end of the taint of a new node that its controller has not initialized."""
 _WITHOUT_KUBEVIRT: Final = (launcher_pod.UNSERVED, "devices.kubevirt.io/")
