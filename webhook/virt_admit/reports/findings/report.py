@@ -157,8 +157,12 @@ class Report(NamedTuple):
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """The messages of all findings."""
-        return tuple(verdict.finding.message for result in self.results for verdict in result.response.verdicts)
+        """The messages of all findings, each after the name of its object."""
+        return tuple(
+            f"{result.obj.full_name}: {verdict.finding.message}"
+            for result in self.results
+            for verdict in result.response.verdicts
+        )
 
     @property
     def crashed(self) -> bool:
