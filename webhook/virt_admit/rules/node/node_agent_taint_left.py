@@ -4,7 +4,7 @@
 they are uninstalled. Some look at it only at their start, so that a taint that is set later stays. It keeps every new
 pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
 
-**Fix.** Remove the taint, unless the agent is about to be installed. If the agent runs, a restart of its DaemonSet helps, too.
+**Fix.** Remove the taint, unless the agent is about to be installed. If it runs, restart its DaemonSet.
 """
 
 from virt_admit.forecasts.placement.components import left_taints

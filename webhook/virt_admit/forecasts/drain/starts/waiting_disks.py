@@ -146,7 +146,7 @@ def words(vm: Object, volume: str, cluster: Cluster) -> str:
 
 
 def being_filled(disk: Object, cluster: Cluster) -> str:
-    """Return how far CDI has filled a data volume; empty: it has not begun, is complete, or its pod does not run.
+    """Return how far CDI has filled a data volume; empty: it has not begun, or does not go on.
 
     With a populator CDI fills another claim, ``prime-…``, and binds the volume to the claim of the
     disk at the end. Until then kube-controller-manager repeats ExternalProvisioning about that
@@ -156,9 +156,10 @@ def being_filled(disk: Object, cluster: Cluster) -> str:
     if not phase.endswith("InProgress") or not _has_part(disk) or runs["status"].text != "True":
         return ""
     claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
-    of_cdi = claim is not None and claim.at("spec", "dataSourceRef", "apiGroup").text == DATA_VOLUME.group
-    pending = of_cdi and claim is not None and claim.at("status", "phase").text == "Pending"
-    normal = ". Its claim is Pending until that ends, which is normal: wait" if pending else ""
+    waits = claim is not None and claim.at("status", "phase").text == "Pending"
+    group = claim.at("spec", "dataSourceRef", "apiGroup").text if claim is not None else None
+    rebound = waits and group == DATA_VOLUME.group
+    normal = ". Its claim is Pending until that ends, which is normal: wait" if rebound else ""
     lasting = clock.lasting(runs["lastTransitionTime"].text, cluster).replace(" for ", " after ", 1)
     return f"is being filled ({phase}, {disk.at('status', 'progress').text}{lasting}){normal}"
 

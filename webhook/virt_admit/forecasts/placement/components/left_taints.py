@@ -2,14 +2,15 @@
 
 An agent removes its taint from a node once it runs there. To uninstall it leaves the taint, which keeps every new pod off the
 node: starts and migrations of VMs, and all else. An agent that looks at its taint only at its start does not
-remove one that is set later, as by a node group of a cloud (cilium/cilium#17103). Sources: cilium/cilium:Documentation/installation/taints.rst,
-:operator/watchers/node_taint.go, issue cilium/cilium#31943; kubernetes-sigs/aws-ebs-csi-driver:docs/install.md.
+remove one that is set later, as by a node group of a cloud (cilium/cilium#17103). Sources:
+cilium/cilium:Documentation/installation/taints.rst, :operator/watchers/node_taint.go, issue cilium/cilium#31943;
+kubernetes-sigs/aws-ebs-csi-driver:docs/install.md.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
@@ -163,22 +164,22 @@ def _stale(cluster: Cluster) -> Mapping[str, AgentTaint]:
     if any(unlisted(cluster, kind) for kind in (NODE, DAEMON_SET, POD)):
         return {}
     found: dict[str, dict[str, RunningAgent]] = {}
-    every = list(cluster.known(NODE))
-    for node in every:
+    nodes = list(cluster.known(NODE))
+    for node in nodes:
         for taint in node.at("spec", "taints").items():
             agent = _running(node, taint, cluster) if taint["effect"].text in _BINDING else None
             if agent is not None:
                 found.setdefault(taint["key"].text or "", {})[node.name] = agent
-    return {
-        key: AgentTaint(
-            key, _words(key)[0], tuple(sorted(own)), len(own) == len(every), running=_least(own.values())
-        )
-        for key, own in found.items()
-    }
+    return {key: _stale_one(key, own, every=len(own) == len(nodes)) for key, own in found.items()}
+
+
+def _stale_one(key: str, agents: Mapping[str, RunningAgent], *, every: bool) -> AgentTaint:
+    least = _least(agents.values())
+    return AgentTaint(key, _words(key)[0], tuple(sorted(agents)), every, running=least)
 
 
 def _running(node: Object, taint: Field, cluster: Cluster) -> RunningAgent | None:
-    """Return the agent of a taint if its pod on the node is Ready for so long that nothing removes it."""
+    """Return the agent of a taint if its pod on the node is Ready for long; None: it may come."""
     key, added = taint["key"].text or "", clock.since(taint["timeAdded"].text, cluster)
     words = _words(key)
     daemons = (each for each in cluster.known(DAEMON_SET) if words and _is_of(each, words))

@@ -1,4 +1,4 @@
-"""Webhooks without endpoints that refuse new pods, also those that their own pods need: they stay down.
+"""Webhooks without endpoints that refuse new pods, also their own or what those need: they stay down.
 
 Without cluster DNS most programs do not become ready. Where its pods are gone, as after a reboot of
 all nodes, and the webhook refuses new ones, neither comes back. Sources: kubernetes/kubernetes:
@@ -173,7 +173,7 @@ class RefusedPods(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Who refuses a pod, and why. The remedy names the configurations if their own pods are refused."""
+        """Who refuses a pod, and why. The remedy of a deadlock names the configurations."""
         one = len(self.webhooks) == 1
         who = " and ".join(field["name"].text or "" for _, field in self.webhooks)
         of = "" if self.refusing else f" (of {' and '.join(configurations(self.webhooks))})"
@@ -184,18 +184,20 @@ class RefusedPods(NamedTuple):
     def remedy(self) -> str:
         """What ends it, with its command."""
         if self.refusing:
-            return way_out(self.service[0], self.refusing, same=len(configurations(self.webhooks)) == 1)
+            alone = len(configurations(self.webhooks)) == 1
+            return way_out(self.service[0], self.refusing, same=alone)
         namespace, name = self.service
         described = kubectl("describe", SERVICE, name, namespace)
         return typed(f"repair the pods of Service {namespace}/{name}", described)
 
 
 def of_pod(pod: InterceptedRequest, cluster: Cluster) -> RefusedPods | None:
-    """Return which webhooks certainly refuse a new pod since they do not answer; None: none is known to.
+    """Return the webhooks that certainly refuse a new pod, as they do not answer; None: none does.
 
     ``pod``: the request that creates it.
     """
-    found = tuple(each for each in _closed(cluster) if _gets(each, pod) and _stays_down(each, cluster))
+    asked = (each for each in _closed(cluster) if _gets(each, pod))
+    found = tuple(each for each in asked if _stays_down(each, cluster))
     if not found:
         return None
     service = _service(found[0])
@@ -209,7 +211,7 @@ def of_pod(pod: InterceptedRequest, cluster: Cluster) -> RefusedPods | None:
 
 
 def of_namespace(namespace: str, labels: Mapping[str, str] | None, cluster: Cluster) -> RefusedPods | None:
-    """Return the same for a new pod with these labels in a namespace; no labels: they are not known."""
+    """Return the same for a new pod with these labels; no labels: they are not known."""
     return of_pod(_new_pod(namespace, labels, cluster), cluster)
 
 
@@ -242,7 +244,7 @@ def _new_pod(namespace: str, labels: Mapping[str, str] | None, cluster: Cluster)
 
 
 def configurations(webhooks: Iterable[OwnWebhook]) -> list[str]:
-    """Return the configurations of webhooks, each once: ``ValidatingWebhookConfiguration policy``."""
+    """Return the configurations of webhooks: ``ValidatingWebhookConfiguration policy``."""
     return list(dict.fromkeys(f"{each.kind} {each.name}" for each, _ in webhooks))
 
 
@@ -279,7 +281,7 @@ def exclusion(webhook: Field, namespace: str) -> str:
 
 
 def ignoring(webhooks: Sequence[OwnWebhook]) -> str:
-    """Return the command that lets requests pass without an answer of webhooks: a patch of each configuration."""
+    """Return the command that lets requests pass: a patch of each configuration."""
     steps: dict[tuple[Kind, str], list[Patch]] = {}
     for configuration, field in webhooks:
         key = (kinds.of(configuration) or VALIDATING_CONFIGURATION, configuration.name)
