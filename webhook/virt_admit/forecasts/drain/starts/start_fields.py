@@ -331,6 +331,7 @@ READS: Final[Reads] = {
         "spec.template.spec.nodeSelector",
         "spec.template.spec.tolerations",
         "spec.template.spec.tolerations.key",
+        "spec.updateStrategy.type",
     ),
     CDI: (),
     LIMIT_RANGE: ("spec",),
