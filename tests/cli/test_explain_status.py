@@ -116,3 +116,45 @@ def test_a_copy_that_waits_for_its_source(explain):
 def test_a_vm_at_rest_has_no_notes(explain):
     _, data = explain(*WORLD)
     assert data["notes"] == []
+
+
+IMPORT = {"apiGroup": "cdi.kubevirt.io", "kind": "VolumeImportSource", "name": "i"}
+
+
+def importing(explain, *, progress="43.12%", running="True", source=IMPORT):
+    volume = {"name": "root", "dataVolume": {"name": "image"}}
+    template = {"spec": {"domain": {"devices": {}}, "volumes": [volume]}}
+    spec = {"runStrategy": "Always", "template": template}
+    vm = manifest("kubevirt.io/v1", "VirtualMachine", "db", "shop", spec=spec)
+    conditions = [
+        {"type": "Running", "status": running, "message": "it is said"},
+        {"type": "Bound", "status": "False", "message": "PVC image Pending"},
+    ]
+    status = {"phase": "ImportInProgress", "progress": progress, "conditions": conditions}
+    disk = manifest("cdi.kubevirt.io/v1beta1", "DataVolume", "image", "shop", status=status)
+    claim = manifest(
+        "v1",
+        "PersistentVolumeClaim",
+        "image",
+        "shop",
+        spec={"dataSourceRef": source},
+        status={"phase": "Pending"},
+    )
+    nodes = [each for each in WORLD if each.kind == "Node"]
+    return explain(*nodes, vm, disk, claim, form="text")[1]
+
+
+def test_a_disk_that_an_import_fills_is_normal(explain):
+    text = importing(explain)
+    filled = "its disk image is being filled (ImportInProgress, 43.12%)"
+    assert f"{filled}. Its claim is Pending until that ends, which is normal: wait" in text
+    assert "could start on     no node now, see below\n" in text
+    assert text.count("ImportInProgress") == 1
+    assert f"{filled}\n" in importing(explain, source={})
+
+
+@pytest.mark.parametrize("stuck", [{"progress": "N/A"}, {"progress": "0.00%"}, {"running": "False"}])
+def test_an_import_that_does_not_go_on_is_not_called_normal(explain, stuck):
+    text = importing(explain, **stuck)
+    assert "its disk image is not filled yet (ImportInProgress" in text
+    assert "normal" not in text

@@ -1,10 +1,13 @@
 """Webhooks that refuse the pods of cluster DNS, without which their own pods do not become ready."""
 
-from tests.builders import complete, manifest
+from tests.builders import complete, manifest, node
 from tests.for_each import for_each
 from tests.forecasts.drain.test_control_path import VMS, at, component, drained
-from tests.forecasts.drain.test_failing_webhooks import ELSEWHERE, OWN, webhook
+from tests.forecasts.drain.test_failing_webhooks import ELSEWHERE, OWN, SLICE, webhook
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.placement.components import webhook_deadlocks
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.drain.text import text
 
 OF_DNS = {"k8s-app": "kube-dns"}
@@ -148,3 +151,36 @@ def test_a_remedy_of_several_budgets_is_written_once():
 
     assert told.count("kubectl patch") == 1
     assert told.count("to do: the same as for PodDisruptionBudget mesh/") == 1
+
+
+def refused(*objects, labels=None, namespace="shop"):
+    everything = [*objects, *map(node, "ab")]
+    cluster = Snapshot(everything, ["*"], time="2026-01-01T12:00:00Z")
+    return webhook_deadlocks.of_namespace(namespace, labels, cluster)
+
+
+PODS = webhook("pods")
+BOTH = (PODS, Object({**PODS.data, "kind": "MutatingWebhookConfiguration"}))
+
+
+def test_one_command_patches_each_configuration_that_refuses_a_pod():
+    found = refused(OWN, *BOTH)
+    assert found.reason.startswith("Service policies/policy has no ready endpoint, so webhooks ")
+    words, _, command = found.remedy.partition(": ")
+    assert words.startswith("Let MutatingWebhookConfiguration policy and ValidatingWebhookConfig")
+    first, second = command.split(" && ")
+    assert first.startswith("kubectl patch mutatingwebhookconfiguration policy --type=json")
+    assert second.startswith("kubectl patch validatingwebhookconfiguration policy --type=json")
+
+
+def test_a_webhook_that_lets_its_own_pods_start_is_repaired():
+    found = refused(OWN, webhook("pods", **ELSEWHERE))
+    assert "(of ValidatingWebhookConfiguration policy) refuses it" in found.reason
+    assert found.remedy.startswith("repair the pods of Service policies/policy: kubectl describe")
+
+
+def test_a_pod_that_no_webhook_refuses_for_long():
+    starts = unready("policy", "policies", "b", since="2026-01-01T11:58:00Z")
+    assert refused(OWN, PODS, starts) is None
+    assert refused(OWN, SLICE, PODS) is None
+    assert refused(OWN, webhook("pods/eviction")) is None

@@ -254,7 +254,8 @@ class _Scan:
         others, seen = _other_kinds(snapshot, reporting.target), evidence(source, cluster)
         report = report._replace(other_kinds=others, policy=policy.name, evidence=seen)
         if not (options.namespace or options.selector):
-            said = (*report.messages, *cluster_updates.refusals(cluster))  # a rule judges these
+            refused = (f"{cluster_updates.NAME}: {each}" for each in cluster_updates.refusals(cluster))
+            said = (*report.messages, *refused)  # a rule judges these
             report = report._replace(reported=reported.of_cluster(cluster, said))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})

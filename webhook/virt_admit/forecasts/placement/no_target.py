@@ -30,6 +30,7 @@ from virt_admit.model.scheduler.inter_pod_affinity import follows
 
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
+_KEPT: Final = ", and do not stop the VM before"
 _MOMENT: Final = frozenset(("cordoned", "not Ready", launcher_pod.UNSERVED))
 _PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
 """The pressures by the refusal of a node that has one."""
@@ -57,7 +58,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
     otherwise = "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
-    starting = _starting(target.placement.refusals, refusals, cluster)
+    kept = "" if starts else _KEPT
+    starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
         if starting:
             return starting
@@ -77,8 +79,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     lasting = lasting or _offered(absent, refusals, cluster)
     if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
-        return Problem(reason, "remove that taint", ProblemCause.NO_TARGET, command=left.command)
-    if unfit := _unfit(refusals):
+        return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)
+    if unfit := _unfit(refusals, kept):
         command = shell("kubectl", "describe", "node", argument(min(refusals)))
         return Problem(f"{NOWHERE}{names(causes)}", unfit, ProblemCause.NO_TARGET, command=command)
     if starting:
@@ -159,13 +161,11 @@ def _is_of_handler(cause: str) -> bool:
     return cause == launcher_pod.UNSERVED or device or cause.startswith((*_OF_HANDLER, virt_handlers.BROKEN))
 
 
-def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cluster, kept: str) -> Problem | None:
     """Return that a new node would take the pod, but for the taint that a controller removes; None: there is none.
 
-    Args:
-        every: why each node refuses the pod. No virt-handler starts on a node with such a taint.
-        refusals: the same of the nodes with KubeVirt.
-        cluster: the cluster.
+    ``every``: why each node refuses the pod. No virt-handler starts on a node with such a taint.
+    ``refusals``: the same of the nodes with KubeVirt. ``kept``: how the remedy ends.
     """
     for name, why in sorted(every.items()):
         causes = [cause for cause in why.split("; ") if not _is_of_handler(cause)]
@@ -183,7 +183,7 @@ def _starting(every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cl
         words = advice_of(repair).rstrip(".")
         return Problem(
             f"{NOWHERE}{'; '.join((f'{could}{known}', *dict.fromkeys(_causes(others))))}",
-            f"{words[:1].lower()}{words[1:]}, and do not stop the VM before",
+            f"{words[:1].lower()}{words[1:]}{kept}",
             ProblemCause.NO_TARGET,
             command=command_of(repair) or shell("kubectl", "describe", "node", argument(name)),
         )
@@ -285,13 +285,13 @@ def _pressed(refusals: Mapping[str, str]) -> Problem | None:
     return Problem(f"no node that could take it is ready: {each}", remedy, ProblemCause.NO_TARGET, command=command)
 
 
-def _unfit(refusals: Mapping[str, str]) -> str:
+def _unfit(refusals: Mapping[str, str], kept: str) -> str:
     """Return what ends a taint of a controller that every node has; empty: there is none. A guest that stops stays off."""
     for cause in sorted(_common(refusals)):
         key = cause.removeprefix("taint ")
         who = controller_taints.owner(key) if key != cause else ""
         if who:
-            return f"repair what {who} reports with that taint, which it then removes, and do not stop the VM before"
+            return f"repair what {who} reports with that taint, which it then removes{kept}"
     return ""
 
 
@@ -376,7 +376,7 @@ def is_lasting(
 def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
     if claim := _broken_claim(causes):
-        return f"repair claim {claim}, and do not stop the VM before"
+        return f"repair claim {claim}{_KEPT if otherwise else ''}"
     if all(" missing on " in cause for cause in causes):
         return _or("add a node or free that much on one", otherwise)
     if any(cause.startswith("host model ") for cause in causes):  # no node's processor can be changed

@@ -51,6 +51,11 @@ def agent_domain(key: str) -> str:
     return key.removesuffix(_AGENT) if key.endswith(_AGENT) else _AGENTS.get(key, "")
 
 
+def is_removed_by_agent(key: str) -> bool:
+    """Whether the agent on the node removes a taint itself. Istio's is removed by its pilot."""
+    return key.endswith(_AGENT)
+
+
 _BY_CONTROLLER: Final = (
     "/uninitialized",
     "karpenter.sh/unregistered",

@@ -1,13 +1,15 @@
-"""A node has the start-up taint of an agent that is not installed.
+"""A node has the start-up taint of an agent that is not installed, or that runs there for long.
 
 **Why.** Agents such as Cilium, Istio's CNI and CSI drivers lose their taint on a node once they run there, and leave it when
-they are uninstalled. It keeps every new pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
+they are uninstalled. Some look at it only at their start, so that a taint that is set later stays. It keeps every new
+pod off the node: no VM starts or arrives there, and drains of other nodes do not end.
 
-**Fix.** Remove the taint, unless the agent is about to be installed.
+**Fix.** Remove the taint, unless the agent is about to be installed. If it runs, restart its DaemonSet.
 """
 
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.model.kubernetes.reads import NAME
+from virt_admit.model.messages import sentence
 from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule, union
 
 
@@ -18,6 +20,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
     at_admission=False,
     sources=(
         "cilium/cilium:Documentation/installation/taints.rst",
+        "https://github.com/cilium/cilium/issues/17103",
         "https://github.com/cilium/cilium/issues/31943",
         "istio/istio:pilot/pkg/controllers/untaint/nodeuntainter.go",
         "kubernetes-sigs/aws-ebs-csi-driver:docs/install.md",
@@ -28,10 +31,11 @@ def check(node: Object, context: Context) -> Findings:
         effect = (
             "no new pod starts here" if taint["effect"].text == "NoSchedule" else "pods are ended, and none starts here"
         )
+        unless = f", unless {left.agent} is to be installed again" if left.running is None else ""
+        advice = sentence(f"{left.advice}{unless}")
         yield Finding(
             node["spec"]["taints"].path,  # without its index, which differs between nodes
-            f"{effect} because of taint {left.key} (on {left.on}): {left.reason}. Remove it, unless {left.agent} is to be "
-            "installed again.",
+            f"{effect} because of taint {left.key} (on {left.on}): {left.reason}. {advice}",
             value=left.key,
             command=left.command,
         )

@@ -266,8 +266,10 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
         broken, unready = service_pods.broken(webhook.service, cluster), service_pods.unready(webhook.service, cluster)
         reason = f"{webhook.title} fails closed, and {backing.problem}{f' ({unready})' if unready else ''}"
         if refusing := refusing_own_pods(webhook, cluster):
-            off = webhook_deadlocks.ignoring([(each.configuration, each.field) for each in refusing])
-            return replace(made, reason=reason, remedy=f"{way_out(webhook, refusing)}: {off}", stops=True)
+            off = [(each.configuration, each.field) for each in refusing]
+            same = configurations(refusing) == configurations([webhook])
+            remedy = webhook_deadlocks.way_out(namespace, off, same=same)
+            return replace(made, reason=reason, remedy=remedy, stops=True)
         if (dns := webhook_deadlocks.of_webhook(configuration, webhook.field, cluster)) is not None:
             reason = f"{reason}, while {dns.lacks} and it refuses new ones, so neither comes back"
             return replace(made, reason=reason, remedy=dns.remedy, stops=True)
@@ -309,16 +311,6 @@ def refusing_own_pods(webhook: Webhook, cluster: Cluster) -> list[Webhook]:
     own = service_pods.of_service(webhook.service, cluster)
     same = (each for each in cluster.cached(critical).webhooks if each.service == webhook.service)
     return [each for each in same if gets_own_pods(each.field, each.service[0], own, cluster)]
-
-
-def way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
-    """Return how a webhook without endpoints comes back whose own new pods these webhooks refuse, as a sentence."""
-    which, itself = configurations(refusing), configurations([webhook])
-    its = "its namespaceSelector" if which == itself else f"the namespaceSelector of {' and of '.join(which)}"
-    return (
-        f"Exclude namespace {webhook.service[0]} by {its}, because the new pods of its Service are "
-        f"refused, too. Until they are ready, let {' and '.join(which)} ignore failures"
-    )
 
 
 def configurations(webhooks: Iterable[Webhook]) -> list[str]:

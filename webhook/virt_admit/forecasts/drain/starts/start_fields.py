@@ -1,7 +1,6 @@
 """The fields that decide why a VM does not start.
 
-A rule declares them. They are written here, because importing the models of KubeVirt takes as long as ``check`` of a whole
-file, which knows no VM that runs.
+A rule declares them. To import the models of KubeVirt takes as long as ``check`` of a whole file.
 """
 
 from __future__ import annotations
@@ -331,6 +330,7 @@ READS: Final[Reads] = {
         "spec.template.spec.nodeSelector",
         "spec.template.spec.tolerations",
         "spec.template.spec.tolerations.key",
+        "spec.updateStrategy.type",
     ),
     CDI: (),
     LIMIT_RANGE: ("spec",),

@@ -136,11 +136,32 @@ def words(vm: Object, volume: str, cluster: Cluster) -> str:
     phase = disk.at("status", "phase").text if disk is not None else None
     if disk is None or phase in (None, "Succeeded"):
         return ""
+    if filling := being_filled(disk, cluster):
+        return f"its disk {volume} {filling}"
     progress = disk.at("status", "progress").text
     part = f", {progress}" if progress and progress.endswith("%") else ""
     said = (disk.condition(kind)["message"].text for kind in ("Running", "Bound", "Ready"))
     why = next(filter(None, said), "")
     return f"its disk {volume} is not filled yet ({phase}{part}{f': {cut_middle(why, _LONGEST)}' if why else ''})"
+
+
+def being_filled(disk: Object, cluster: Cluster) -> str:
+    """Return how far CDI has filled a data volume; empty: it has not begun, or does not go on.
+
+    With a populator CDI fills another claim, ``prime-…``, and binds the volume to the claim of the
+    disk at the end. Until then kube-controller-manager repeats ExternalProvisioning about that
+    claim. Source: kubevirt/containerized-data-importer:doc/cdi-populators.md, issue 3632.
+    """
+    phase, runs = disk.at("status", "phase").text or "", disk.condition("Running")
+    if not phase.endswith("InProgress") or not _has_part(disk) or runs["status"].text != "True":
+        return ""
+    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    waits = claim is not None and claim.at("status", "phase").text == "Pending"
+    group = claim.at("spec", "dataSourceRef", "apiGroup").text if claim is not None else None
+    rebound = waits and group == DATA_VOLUME.group
+    normal = ". Its claim is Pending until that ends, which is normal: wait" if rebound else ""
+    lasting = clock.lasting(runs["lastTransitionTime"].text, cluster).replace(" for ", " after ", 1)
+    return f"is being filled ({phase}, {disk.at('status', 'progress').text}{lasting}){normal}"
 
 
 # --- a class without access modes ----------------------------------------------------------------------------------

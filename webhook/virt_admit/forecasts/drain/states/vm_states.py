@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.states import (
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.forecasts.placement.components import webhook_deadlocks
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
@@ -48,6 +49,7 @@ READS: Final = union(
     migration_timeouts.READS,
     expand.STRATEGY_READS,
     launcher_changes.READS,
+    webhook_deadlocks.READS,
     {
         VMI: ("metadata.uid", "metadata.creationTimestamp", "status"),
         VMIM: (

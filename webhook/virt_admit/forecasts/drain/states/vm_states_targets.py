@@ -14,8 +14,14 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
-from virt_admit.forecasts.placement import pod_starts, quotas
-from virt_admit.forecasts.placement.components import missing_networks, network_plugins, unpullable_images
+from virt_admit.forecasts.placement import pod_starts, quotas, running_launchers
+from virt_admit.forecasts.placement.components import (
+    missing_networks,
+    network_plugins,
+    unpullable_images,
+    webhook_deadlocks,
+)
+from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
@@ -40,11 +46,21 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
     if not said and (network := networks.missing(vmi, cluster)):
         lost = missing_networks.problem(network, "target pod")
         return Ruling(StateEffect.BLOCKS, f"{reason}: {lost.reason}", lost.remedy, ProblemCause.NETWORK_MISSING)
+    if not said and (refused := _refused(vmi, cluster)) is not None:
+        why = f"{reason}: {refused.reason}"
+        return Ruling(StateEffect.BLOCKS, why, refused.remedy, ProblemCause.NOT_CREATED)
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED)
+
+
+def _refused(vmi: Object, cluster: Cluster) -> RefusedPods | None:
+    """Return the webhooks that refuse each new pod of a VMI, also where the event is gone."""
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    labels = pod.labels if pod is not None else None
+    return webhook_deadlocks.of_namespace(vms.namespace_of(vmi), labels, cluster)
 
 
 def on_its_own_node(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:

@@ -1,41 +1,77 @@
-"""Start-up taints whose agent is not installed: it would remove them, so they stay until an administrator does.
+"""Start-up taints that no agent removes: they stay until an administrator removes them.
 
 An agent removes its taint from a node once it runs there. To uninstall it leaves the taint, which keeps every new pod off the
-node: starts and migrations of VMs, and all else. Sources: cilium/cilium:Documentation/installation/taints.rst,
-:operator/watchers/node_taint.go, issue cilium/cilium#31943; kubernetes-sigs/aws-ebs-csi-driver:docs/install.md.
+node: starts and migrations of VMs, and all else. An agent that looks at its taint only at its start does not
+remove one that is set later, as by a node group of a cloud (cilium/cilium#17103). Sources:
+cilium/cilium:Documentation/installation/taints.rst, :operator/watchers/node_taint.go, issue cilium/cilium#31943;
+kubernetes-sigs/aws-ebs-csi-driver:docs/install.md.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import controller_taints
 
 READS: Final[Reads] = union(
     clock.READS,
+    node_pods.READS,
     {
         NODE: ("metadata.creationTimestamp", "spec.taints"),
-        DAEMON_SET: ("metadata.labels", "spec.template.spec.tolerations.key"),
+        DAEMON_SET: (
+            "metadata.labels",
+            "spec.template.spec.tolerations.key",
+            "spec.updateStrategy.type",
+        ),
         CSI_NODE: ("spec.drivers.name",),
-        POD: ("metadata.labels",),
+        POD: ("metadata.labels", "status.conditions.lastTransitionTime", *CONDITIONS),
     },
 )
 
 _BINDING: Final = ("NoSchedule", "NoExecute")
 _NEW: Final = datetime.timedelta(hours=1)
 """The age of a node to which the agent may still come: nodes are tainted before it is installed."""
+_PATIENCE: Final = datetime.timedelta(minutes=15)
+"""A running agent that looks at its taint again has removed it by then."""
+_UNDATED: Final = datetime.timedelta(hours=1)
+"""The same for a taint that does not say when it was added."""
 _SHORTEST: Final = 3
 _COMMON: Final = frozenset(("agent", "aws", "cluster", "com", "csi", "dev", "driver", "net", "node", "org", "storage"))
 """Parts of a domain that do not tell one agent from another."""
+
+
+class RunningAgent(NamedTuple):
+    """The agent of a taint, which is Ready for long on each node that still has it."""
+
+    daemon: Object
+    restarts: bool
+    """Whether the agent itself removes the taint, and a new pod of it comes by a restart."""
+    ready: datetime.timedelta
+    added: datetime.timedelta | None
+
+    @property
+    def reason(self) -> str:
+        """Why the taint is stale."""
+        age = f"it is there for {clock.duration(self.added)}" if self.added else "it stays"
+        return (
+            f"{age}, though the pods of DaemonSet {self.daemon.full_name} there are Ready for "
+            f"{clock.duration(self.ready)}, and an agent may remove it only at its start"
+        )
+
+    @property
+    def restart(self) -> str:
+        """How the remedy begins if new pods of it remove the taint; empty: that does not help."""
+        return f"restart DaemonSet {self.daemon.full_name}, or " if self.restarts else ""
 
 
 class AgentTaint(NamedTuple):
@@ -49,6 +85,8 @@ class AgentTaint(NamedTuple):
     """Whether no node of the cluster is without it."""
     own: str = ""
     """The node that is asked about."""
+    running: RunningAgent | None = None
+    """The agent if it is installed and runs there."""
 
     @property
     def on(self) -> str:
@@ -60,12 +98,20 @@ class AgentTaint(NamedTuple):
     @property
     def reason(self) -> str:
         """Why it stays."""
+        if self.running is not None:
+            return self.running.reason
         return f"nothing removes that taint, as no DaemonSet and no pod of {self.agent} exists"
 
     @property
     def remedy(self) -> str:
         """What ends it, with the command."""
-        return typed("remove that taint", self.command)
+        return typed(self.advice, self.command)
+
+    @property
+    def advice(self) -> str:
+        """The same without the command."""
+        restart = self.running.restart if self.running is not None else ""
+        return f"{restart}remove that taint"
 
     @property
     def command(self) -> str:
@@ -89,7 +135,9 @@ def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]
 
 def of_key(key: str, cluster: Cluster) -> AgentTaint | None:
     """Return the taint with this key if nothing removes it; None: its agent is installed, or that is not known."""
-    return cluster.cached(_left).get(key) if controller_taints.is_of_start(key) else None
+    if not controller_taints.is_of_start(key):
+        return None
+    return cluster.cached(_left).get(key) or cluster.cached(_stale).get(key)
 
 
 def _left(cluster: Cluster) -> Mapping[str, AgentTaint]:
@@ -109,6 +157,54 @@ def _left(cluster: Cluster) -> Mapping[str, AgentTaint]:
         if installed.isdisjoint((key, controller_taints.agent_domain(key)))
         and not any(_is_of(each, _words(key)) for kind in (DAEMON_SET, POD) for each in cluster.known(kind))
     }
+
+
+def _stale(cluster: Cluster) -> Mapping[str, AgentTaint]:
+    """Return the taints that stay although their agent is Ready on the node for long."""
+    if any(unlisted(cluster, kind) for kind in (NODE, DAEMON_SET, POD)):
+        return {}
+    found: dict[str, dict[str, RunningAgent]] = {}
+    nodes = list(cluster.known(NODE))
+    for node in nodes:
+        for taint in node.at("spec", "taints").items():
+            agent = _running(node, taint, cluster) if taint["effect"].text in _BINDING else None
+            if agent is not None:
+                found.setdefault(taint["key"].text or "", {})[node.name] = agent
+    return {key: _stale_one(key, own, every=len(own) == len(nodes)) for key, own in found.items()}
+
+
+def _stale_one(key: str, agents: Mapping[str, RunningAgent], *, every: bool) -> AgentTaint:
+    least = _least(agents.values())
+    return AgentTaint(key, _words(key)[0], tuple(sorted(agents)), every, running=least)
+
+
+def _running(node: Object, taint: Field, cluster: Cluster) -> RunningAgent | None:
+    """Return the agent of a taint if its pod on the node is Ready for long; None: it may come."""
+    key, added = taint["key"].text or "", clock.since(taint["timeAdded"].text, cluster)
+    words = _words(key)
+    daemons = (each for each in cluster.known(DAEMON_SET) if words and _is_of(each, words))
+    # others of the same project have longer names, such as cilium-envoy and ebs-csi-node-windows
+    daemon = min(daemons, key=lambda each: (len(each.name), each.full_name), default=None)
+    if daemon is None or (added is not None and added < _PATIENCE):
+        return None
+    longest = _UNDATED if added is None else _PATIENCE
+    for pod in node_pods.of_node(node.name, cluster):
+        ready = pod.condition("Ready")
+        age = clock.since(ready["lastTransitionTime"].text, cluster)
+        own = node_pods.daemon(pod) == daemon.name and pod.namespace == daemon.namespace
+        if own and ready["status"].text == "True" and not pod.deleted and age and age >= longest:
+            by_hand = daemon.at("spec", "updateStrategy", "type").text == "OnDelete"
+            itself = controller_taints.is_removed_by_agent(key)
+            return RunningAgent(daemon, itself and not by_hand, age, added)
+    return None
+
+
+def _least(agents: Iterable[RunningAgent]) -> RunningAgent:
+    """Return what is true of the agent on each of its nodes."""
+    every = list(agents)
+    added = [each.added for each in every if each.added is not None]
+    shortest = min(added) if len(added) == len(every) else None
+    return every[0]._replace(ready=min(each.ready for each in every), added=shortest)
 
 
 def _installed(cluster: Cluster) -> Iterator[str]:
@@ -148,4 +244,5 @@ def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> AgentTaint | N
     """Return the start-up taint that keeps a pod off a node, and that nothing removes; None: none is known."""
     causes = sorted((why.split("; ") for why in refusals.values()), key=len)  # a node without other causes first
     keys = (cause.removeprefix("taint ") for each in causes for cause in each if cause.startswith("taint "))
-    return next(filter(None, (of_key(key, cluster) for key in keys)), None)
+    found = filter(None, (of_key(key, cluster) for key in keys))
+    return next((each for each in found if each.running is None or refusals.keys() & {*each.nodes}), None)

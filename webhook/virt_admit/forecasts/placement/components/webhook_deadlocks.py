@@ -1,4 +1,4 @@
-"""Webhooks that stay down because they refuse new pods that their own pods need.
+"""Webhooks without endpoints that refuse new pods, also their own or what those need: they stay down.
 
 Without cluster DNS most programs do not become ready. Where its pods are gone, as after a reboot of
 all nodes, and the webhook refuses new ones, neither comes back. Sources: kubernetes/kubernetes:
@@ -8,22 +8,24 @@ linkerd/linkerd2 issues 5026 and 10817.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import service_pods
-from virt_admit.model.commands import json_patch
+from virt_admit.model.commands import json_patch, kubectl, typed
 from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
+    MUTATING_CONFIGURATION,
     NAMESPACE,
     NODE,
     POD,
     SERVICE,
     VALIDATING_CONFIGURATION,
+    Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -157,6 +159,117 @@ def refused_workloads(webhook: Field, cluster: Cluster) -> Iterator[str]:
             yield each.full_name
 
 
+# --- the new pods of one VM ----------------------------------------------------------------------
+
+
+class RefusedPods(NamedTuple):
+    """The webhooks without endpoints that refuse each new pod of a VM."""
+
+    webhooks: tuple[OwnWebhook, ...]
+    lacks: str
+    refusing: tuple[OwnWebhook, ...]
+    """Those of them that refuse the pods of their own Service as well."""
+    service: tuple[str, str]
+
+    @property
+    def reason(self) -> str:
+        """Who refuses a pod, and why. The remedy of a deadlock names the configurations."""
+        one = len(self.webhooks) == 1
+        who = " and ".join(field["name"].text or "" for _, field in self.webhooks)
+        of = "" if self.refusing else f" (of {' and '.join(configurations(self.webhooks))})"
+        refuse = f"webhook{'' if one else 's'} {who}{of} refuse{'s' if one else ''} it"
+        return f"{self.lacks}, so {refuse} (failurePolicy Fail)"
+
+    @property
+    def remedy(self) -> str:
+        """What ends it, with its command."""
+        if self.refusing:
+            alone = len(configurations(self.webhooks)) == 1
+            return way_out(self.service[0], self.refusing, same=alone)
+        namespace, name = self.service
+        described = kubectl("describe", SERVICE, name, namespace)
+        return typed(f"repair the pods of Service {namespace}/{name}", described)
+
+
+def of_pod(pod: InterceptedRequest, cluster: Cluster) -> RefusedPods | None:
+    """Return the webhooks that certainly refuse a new pod, as they do not answer; None: none does.
+
+    ``pod``: the request that creates it.
+    """
+    asked = (each for each in _closed(cluster) if _gets(each, pod))
+    found = tuple(each for each in asked if _stays_down(each, cluster))
+    if not found:
+        return None
+    service = _service(found[0])
+    same = tuple(each for each in found if _service(each) == service)
+    pods = service_pods.of_service(service, cluster)
+    labels = pods[0].labels if pods else None
+    own = _new_pod(service[0], labels, cluster)
+    refusing = tuple(each for each in same if _gets(each, own))
+    lacks = service_endpoints.backing(cluster, *service).problem
+    return RefusedPods(same, lacks, refusing, service)
+
+
+def of_namespace(namespace: str, labels: Mapping[str, str] | None, cluster: Cluster) -> RefusedPods | None:
+    """Return the same for a new pod with these labels; no labels: they are not known."""
+    return of_pod(_new_pod(namespace, labels, cluster), cluster)
+
+
+def _closed(cluster: Cluster) -> Iterator[OwnWebhook]:
+    """Yield the webhooks that fail closed, in the order in which the API server asks them."""
+    for kind in (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION):
+        for configuration in cluster.known(kind):
+            for webhook in configuration["webhooks"].items():
+                if webhook_requests.service(webhook) is not None:
+                    yield configuration, webhook
+
+
+def _stays_down(webhook: OwnWebhook, cluster: Cluster) -> bool:
+    service = _service(webhook)
+    return _is_down(service, cluster) and not _has_just_begun(service, cluster)
+
+
+def _service(webhook: OwnWebhook) -> tuple[str, str]:
+    return webhook_requests.service(webhook[1]) or ("", "")
+
+
+def _gets(webhook: OwnWebhook, asked: InterceptedRequest) -> bool:
+    return webhook_requests.gets(webhook[1], asked) is True
+
+
+def _new_pod(namespace: str, labels: Mapping[str, str] | None, cluster: Cluster) -> InterceptedRequest:
+    space = find(cluster, NAMESPACE, "", namespace)
+    own = {"kubernetes.io/metadata.name": namespace, **space.labels} if space is not None else None
+    return _NEW_POD._replace(namespace=namespace, namespace_labels=own, labels=labels)
+
+
+def configurations(webhooks: Iterable[OwnWebhook]) -> list[str]:
+    """Return the configurations of webhooks: ``ValidatingWebhookConfiguration policy``."""
+    return list(dict.fromkeys(f"{each.kind} {each.name}" for each, _ in webhooks))
+
+
+def way_out(namespace: str, refusing: Sequence[OwnWebhook], *, same: bool) -> str:
+    """Return how a webhook without endpoints comes back whose own new pods these webhooks refuse.
+
+    Args:
+        namespace: that of its Service.
+        refusing: the webhooks.
+        same: whether the reason names their one configuration alone.
+    """
+    asked = sorted(refusing, key=lambda each: each[0].kind)  # mutating ones are asked first
+    which = configurations(asked)
+    words = (
+        f"Exclude namespace {namespace} by its namespaceSelector, because the new pods of its "
+        f"Service are refused, too. Until they are ready, let {which[0]} ignore failures"
+    )
+    if not same:
+        words = (
+            f"Let {' and '.join(which)} ignore failures until their pods are ready, "
+            f"and exclude namespace {namespace}, whose new pods they refuse, too"
+        )
+    return f"{words}: {ignoring(asked)}"
+
+
 def exclusion(webhook: Field, namespace: str) -> str:
     """Return how to exclude a namespace from a webhook: by a label that its selector looks at, if any."""
     for each in webhook.at("namespaceSelector", "matchExpressions").items():
@@ -168,11 +281,9 @@ def exclusion(webhook: Field, namespace: str) -> str:
 
 
 def ignoring(webhooks: Sequence[OwnWebhook]) -> str:
-    """Return the command that lets requests pass without an answer of webhooks.
-
-    Those of the first configuration alone: a command patches one object.
-    """
-    first, _ = webhooks[0]
-    own = (field for each, field in webhooks if (each.kind, each.name) == (first.kind, first.name))
-    steps = [Patch("add", field.path / "failurePolicy", "Ignore") for field in own]
-    return json_patch(kinds.of(first) or VALIDATING_CONFIGURATION, first.name, "", steps)
+    """Return the command that lets requests pass: a patch of each configuration."""
+    steps: dict[tuple[Kind, str], list[Patch]] = {}
+    for configuration, field in webhooks:
+        key = (kinds.of(configuration) or VALIDATING_CONFIGURATION, configuration.name)
+        steps.setdefault(key, []).append(Patch("add", field.path / "failurePolicy", "Ignore"))
+    return " && ".join(json_patch(kind, name, "", own) for (kind, name), own in steps.items())

@@ -73,6 +73,8 @@ def _repeats(note: str, report: VmReport, said: Sequence[Said]) -> bool:
     shorter = once(note, said)
     if shorter != note and len(_without_references(shorter, said)) < _REST:
         return True
+    if rests(report) and note.removeprefix("data volume ") in report.events[0].reason:
+        return True
     if not rests(report) or not report.events[0].remedy:
         return False
     if note.startswith(NO_NODE):  # the reasons of each node are in the report

@@ -283,6 +283,9 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
                 "That is as designed"
             )
             continue
+        if filling := waiting_disks.being_filled(obj, cluster):
+            yield f"data volume {name} {filling}"
+            continue
         copied = waiting_disks.source(obj, cluster)
         waits = _copied(copied) if copied is not None and waiting_disks.waits(obj, cluster) else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)

@@ -135,7 +135,8 @@ def _start(report: VmReport) -> str:
     if kept and report.candidates:
         return f"no node now, {where}; then {names(report.candidates)}"
     told = not report.short or not all(_untold(each, report) for each in report.short)
-    waits = kept and report.candidates == () and told
+    told = told if kept else any(not _untold(each, report) for each in report.short or ())
+    waits = report.candidates == () and told and (kept or bool(_why_off(report)))
     return f"no node now, {where}" if waits else _named(report.candidates, "no node")
 
 
