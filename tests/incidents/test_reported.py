@@ -15,28 +15,28 @@ WHY = "the repository of charts answers with 403 Forbidden"
 ENGINE = "engine image ei-1 is not deployed on node w2"
 
 
-def managed_chart(status="False"):
+def git_repo(status="False"):
     ready = {"type": "Ready", "status": status, "message": WHY, "lastTransitionTime": LONG_AGO}
     return {
-        "apiVersion": "management.cattle.io/v3",
-        "kind": "ManagedChart",
-        "metadata": {"name": "harvester", "namespace": "fleet-local"},
+        "apiVersion": "fleet.cattle.io/v1alpha1",
+        "kind": "GitRepo",
+        "metadata": {"name": "apps", "namespace": "fleet-local"},
         "status": {"conditions": [ready]},
     }
 
 
 @pytest.mark.parametrize("words", [("scan",), ("scan", "-o", "json"), ("scan", "-o", "html"), ("upgrade",)])
-def test_a_chart_that_is_not_ready(ask, words):
-    assert WHY in ask([*plain((1, 8)), managed_chart()], *words)
-    assert WHY not in ask([*plain((1, 8)), managed_chart("True")], *words)
+def test_a_repository_that_is_not_ready(ask, words):
+    assert WHY in ask([*plain((1, 8)), git_repo()], *words)
+    assert WHY not in ask([*plain((1, 8)), git_repo("True")], *words)
 
 
 def test_the_json_has_it_only_where_there_is_something(ask):
-    (found,) = json.loads(ask([*plain((1, 8)), managed_chart()], "scan", "-o", "json"))["reported"]
+    (found,) = json.loads(ask([*plain((1, 8)), git_repo()], "scan", "-o", "json"))["reported"]
     assert found == {
-        "kind": "ManagedChart",
+        "kind": "GitRepo",
         "namespace": "fleet-local",
-        "name": "harvester",
+        "name": "apps",
         "text": f"Ready is False: {WHY}",
         "at": LONG_AGO,
         "also": [],
@@ -45,7 +45,7 @@ def test_the_json_has_it_only_where_there_is_something(ask):
 
 
 def test_a_scan_of_a_namespace_says_nothing_of_others(ask):
-    assert WHY not in ask([*plain((1, 8)), managed_chart()], "scan", "-n", "vms")
+    assert WHY not in ask([*plain((1, 8)), git_repo()], "scan", "-n", "vms")
 
 
 def with_replica(items, name):

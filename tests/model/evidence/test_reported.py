@@ -152,6 +152,11 @@ def test_what_is_said_of_another_object_hides_nothing():
     assert not of_cluster(chart("chart-7"), said=[f"chart-7: {WHY}"])
 
 
+def test_an_object_that_a_finding_names_with_its_kind_is_left_out():
+    assert not of_cluster(chart("chart-7"), said=["n1: it waits for Chart shop/chart-7, which is broken"])
+    assert of_cluster(chart("chart-7"), said=["chart-7: a setting of the Chart is not good"])
+
+
 def test_short_words_are_said():
     assert of_cluster(chart("a", "disk full"))
 

@@ -27,8 +27,9 @@ _LASTING: Final = timedelta(minutes=10)
 _OFTEN: Final = 5
 """Warnings of one kind about one object: controllers try again a few times before they succeed."""
 _GOOD: Final = re.compile(
-    r"(?i)(?<!not)(?<!un)(?<!dis)(?<!\bin)(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved"
-    r"|bound|connected|complete|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
+    r"(?i)(?<!not)(?<!un)(?<!dis)(?<!\bin)"
+    r"(ready|available|scheduled|healthy|established|accepted|succeeded|valid|synced|upgradeable|resolved|bound|connected"
+    r"|complete|applied|deployed|reconciled|approved|schedulable|compatible)\Z"
 )
 """Ends of the types of conditions that are wrong when they are False."""
 _BAD: Final = re.compile(

@@ -124,7 +124,8 @@ def of_cluster(
 
     Args:
         cluster: the cluster.
-        said: the texts that stand beside it. What one of them says of an object with its name is left out.
+        said: the texts that stand beside it. Objects that they name with their kinds are left out, as rules judge them.
+            So is what one of them says of an object with its name.
         groups: the API groups of the objects.
     """
     texts = [_Text(text) for text in said]
@@ -132,6 +133,7 @@ def of_cluster(
         first
         for obj in cluster
         if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
+        if not any(text.is_about(obj) for text in texts)
         if (first := _first_new(complaints.lasting(obj, cluster), [each for each in texts if obj.name in each.names]))
     ]
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
@@ -171,9 +173,16 @@ class _Text:
     """A text that stands there already."""
 
     def __init__(self, whole: str) -> None:
+        self._whole = whole
         self.names = frozenset(_NAME.findall(whole))
         words = _words(whole)
         self._words, self._line = frozenset(words), f" {' '.join(words)} "
+
+    def is_about(self, obj: Object) -> bool:
+        """Whether the text names an object with its kind."""
+        return obj.name in self.names and (
+            f"{obj.kind} {obj.full_name}" in self._whole or f"{obj.kind} {obj.name}" in self._whole
+        )
 
     def says(self, complaint: Complaint) -> bool:
         """Whether a complaint has nothing new: nearly all of its words, or its end, where errors have their cause."""

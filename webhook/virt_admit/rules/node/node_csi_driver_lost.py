@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from virt_admit.forecasts.drain.starts import start_fields
 from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.forecasts.placement.components.driver_daemons import AbsentPod
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import advice_of, command_of, names
@@ -36,7 +36,8 @@ from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Objec
 )
 def check(node: Object, context: Context) -> Findings:
     waiting = list(_waiting(node.name, context.cluster))
-    gone = dict(driver_daemons.stale(context.cluster).get(node.name, {}))
+    lost = {} if _runs_no_vms(node) else driver_daemons.stale(context.cluster).get(node.name, {})
+    gone = dict(lost)
     for driver in sorted({each for each, _ in waiting} - gone.keys()):
         found = driver_daemons.absent(driver, node.name, context.cluster)
         if found is not None and found.lasts:
@@ -51,6 +52,11 @@ def check(node: Object, context: Context) -> Findings:
             value=driver,
             command=command_of(found.remedy),
         )
+
+
+def _runs_no_vms(node: Object) -> bool:
+    """Return whether only the control plane runs on a node: its taint keeps node plugins off as intended."""
+    return nodes.SCHEDULABLE not in node.labels and any(role in node.labels for role in nodes.CONTROL_PLANE)
 
 
 def _texts(driver: str, gone: AbsentPod, pods: list[Object], node: str, cluster: Cluster) -> Iterator[str]:
