@@ -71,6 +71,15 @@ def test_a_field_that_the_api_server_drops(schema: dict[str, Any], dropped: bool
     assert (sync if dropped else write) in command_of(remedy)
 
 
+@pytest.mark.parametrize("patch", ["{}", "[]", "null", "{", '{"spec":{}}'])
+def test_a_patch_that_changes_nothing(patch: str) -> None:
+    thing = manifest("example.com/v1", "Thing", "a", "b", spec={"new": "x"})
+    reason, remedy = order(chart(patch), thing, BUNDLE)
+
+    assert "ManagedChart" in reason
+    assert remedy
+
+
 CHANGED = '{"spec":{"level":"info"}}'
 
 

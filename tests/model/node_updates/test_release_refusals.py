@@ -89,6 +89,7 @@ def test_an_operator_that_is_too_old_is_named_with_its_subscription() -> None:
         ("stable-5.0", [], True, ("releases of 4.20", "another minor release")),
         ("stable-4", ["4.20.7", "4.21.0", "5.0.1"], True, ("4.20.7", "4.21.0, 5.0.1")),
         (None, [], False, ("releases of 4.20", "another minor release")),
+        (f"stable-{'9' * 5_000}.1", [], True, ("releases of 4.20", "another minor release")),
     ],
 )
 def test_targets(channel: str | None, offered: list[str], wanted: bool, texts: tuple[str, str]) -> None:

@@ -1,1 +1,1 @@
-"""PodDisruptionBudgets of pods that are not virtual machines."""
+"""Namespaces."""

@@ -8,7 +8,7 @@ on running, and is lost with the next restart or roll-out. CSINode may list the 
 taint off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from virt_admit.forecasts.drain.starts import start_fields
 from virt_admit.forecasts.placement.components import driver_daemons
@@ -85,8 +85,16 @@ def _waiting(node: str, cluster: Cluster) -> Iterator[tuple[str, Object]]:
     from virt_admit.forecasts.placement import pod_starts  # noqa: PLC0415 - files alone know no pods that start
     from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
 
+    for pod in cluster.cached(_pending).get(node, ()):
+        named = node_drivers.named_by(pod_starts.said(pod, cluster), node)
+        if named is not None and named[0] == node:
+            yield named[1], pod
+
+
+def _pending(cluster: Cluster) -> Mapping[str, list[Object]]:
+    """Return the pods that have not started, by node."""
+    found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
-        if pod.at("status", "phase").text == "Pending" and pod.at("spec", "nodeName").text == node:
-            named = node_drivers.named_by(pod_starts.said(pod, cluster), node)
-            if named is not None and named[0] == node:
-                yield named[1], pod
+        if pod.at("status", "phase").text == "Pending":
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return found

@@ -7,6 +7,7 @@ that the selector matches: kubernetes/kubernetes:pkg/controller/disruption/disru
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import pod_budgets, pod_counts
@@ -81,7 +82,7 @@ def of_budget(pod: Object, budget: Object, cluster: Cluster) -> PodRole | None:
     """Return the role that a budget demands of a pod; None: it selects all that are known."""
     if pod.controller is None:
         return None
-    own = [each for each in cluster.known(POD, pod.namespace) if _is_of(each, pod)]
+    own = cluster.cached(_by_controller).get((pod.namespace, *_controller(pod)), ())
     selector = selectors.parse(budget.at("spec", "selector").value)
     others = tuple(each for each in own if not selector.matches(each.labels))
     demanded = [each for each in selector.requirements if others and each.key not in _REVISIONS]
@@ -134,9 +135,15 @@ def take_over(role: PodRole, cluster: Cluster) -> str:
     return f"Get another pod of {role.owner} ready on another node, and let it {over}"
 
 
-def _is_of(other: Object, pod: Object) -> bool:
-    above, own = other.controller, pod.controller
-    if above is None or own is None:
-        return False
-    same = all(above[key].text == own[key].text for key in ("kind", "name"))
-    return same and not other.deleted and other.at("status", "phase").text not in FINISHED
+def _by_controller(cluster: Cluster) -> Mapping[tuple[str, ...], list[Object]]:
+    """Return the pods that are to stay, by namespace and by kind and name of their controller."""
+    found: dict[tuple[str, ...], list[Object]] = {}
+    for pod in cluster.known(POD):
+        if not pod.deleted and pod.at("status", "phase").text not in FINISHED:
+            found.setdefault((pod.namespace, *_controller(pod)), []).append(pod)
+    return found
+
+
+def _controller(pod: Object) -> tuple[str, str]:
+    owner = pod.controller
+    return ("", "") if owner is None else (owner["kind"].text or "", owner["name"].text or "")

@@ -125,7 +125,7 @@ def _cluster(machine: Object) -> tuple[str, str]:
 
 
 def _of_cluster(cluster: Cluster) -> dict[str, StalledMachine]:
-    idle = _idle(cluster)
+    idle = cluster.cached(_idle)
     found: dict[str, StalledMachine] = {}
     for machine in sorted(cluster.known(CAPI_MACHINE) if idle else (), key=lambda each: each.full_name):
         age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
@@ -167,10 +167,19 @@ def _causes(machine: Object, idle: Sequence[IdleController], cluster: Cluster) -
 def _claims(machine: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the claims for addresses of a Machine that have none. Their owner is made for the Machine."""
     own = {machine.name, machine.at("spec", "infrastructureRef", "name").text}
-    for claim in sorted(cluster.known(IP_CLAIM, machine.namespace), key=lambda each: each.name):
-        owners = {owner["name"].text for owner in claim.metadata["ownerReferences"].items()}
-        if not owners.isdisjoint(own) and not claim.at("status", "addressRef", "name").text and not claim.deleted:
-            yield claim
+    waiting = cluster.cached(_waiting_claims)
+    found = {claim.name: claim for owner in own for claim in waiting.get((machine.namespace, owner or ""), ())}
+    yield from (found[name] for name in sorted(found))
+
+
+def _waiting_claims(cluster: Cluster) -> Mapping[tuple[str, str], list[Object]]:
+    """Return the claims without an address, by namespace and name of each owner."""
+    found: dict[tuple[str, str], list[Object]] = {}
+    for claim in cluster.known(IP_CLAIM):
+        if not claim.at("status", "addressRef", "name").text and not claim.deleted:
+            for owner in claim.metadata["ownerReferences"].items():
+                found.setdefault((claim.namespace, owner["name"].text or ""), []).append(claim)
+    return found
 
 
 def _serves(controller: IdleController, kind: str, named: str, cluster: Cluster) -> bool:
@@ -181,7 +190,7 @@ def _serves(controller: IdleController, kind: str, named: str, cluster: Cluster)
     if not controller.provider.startswith(kind):
         return False
     name = controller.provider.removeprefix(kind).replace("-", "")
-    same = {each.labels[_PROVIDER] for each in _controllers(cluster) if each.labels[_PROVIDER].startswith(kind)}
+    same = {each.labels[_PROVIDER] for each in cluster.cached(_controllers) if each.labels[_PROVIDER].startswith(kind)}
     return len(same) == 1 or (bool(name) and name in named.lower())
 
 
@@ -192,7 +201,7 @@ def _controllers(cluster: Cluster) -> list[Object]:
 
 def _idle(cluster: Cluster) -> list[IdleController]:
     """Return the controllers of Cluster API that have not run for long."""
-    return [found for each in _controllers(cluster) if (found := _fault(each, cluster)) is not None]
+    return [found for each in cluster.cached(_controllers) if (found := _fault(each, cluster)) is not None]
 
 
 def _fault(deployment: Object, cluster: Cluster) -> IdleController | None:

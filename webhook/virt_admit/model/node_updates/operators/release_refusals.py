@@ -33,7 +33,7 @@ READS: Final[Reads] = union(
 )
 _LONGEST: Final = 600
 _BRIEF: Final = 180
-_MINOR: Final = re.compile(r"(\d+)\.(\d+)")
+_MINOR: Final = re.compile(r"(\d{1,9})\.(\d{1,9})")
 _PASSING: Final = "UpdateInProgress"
 """The cluster-version operator says so while it updates."""
 

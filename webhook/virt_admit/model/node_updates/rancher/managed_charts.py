@@ -160,7 +160,7 @@ def _patch(status: Field) -> dict[str, Any] | None:
         found = json.loads(status["patch"].text or "")
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and found else None
 
 
 def _modified(
