@@ -54,7 +54,8 @@ def test_the_way_out_lets_the_pods_of_cluster_dns_pass():
     assert found.remedy == (
         "Let ValidatingWebhookConfiguration policy ignore failures until its pods are ready, exclude namespace kube-system "
         "with label mesh/injection=off, then set failurePolicy: Fail again: kubectl patch validatingwebhookconfiguration "
-        'policy --type=json -p \'[{"op":"add","path":"/webhooks/0/failurePolicy","value":"Ignore"}]\''
+        'policy --type=json -p \'[{"op":"test","path":"/webhooks/0/name","value":"policy.example.com"},'
+        '{"op":"add","path":"/webhooks/0/failurePolicy","value":"Ignore"}]\''
     )
 
 

@@ -191,7 +191,7 @@ def _mac(restore: Object, words: str, target: str, cluster: Cluster) -> Problem:
     taken = [(index, mac, holders[mac]) for index, mac in wanted if mac in holders]
     if len(taken) == 0:
         cleared = f"{_AFRESH} with a patch that clears {_MAC_FIELD} of each interface"
-        return Problem(words, f"{cleared}, or delete the VM that has the address", command=_delete(restore))
+        return Problem(words, cleared, command=_delete(restore))
     index, mac, holder = taken[0]
     path = f"/spec/template/spec/domain/devices/interfaces/{index}/{_MAC_FIELD}"
     more = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""

@@ -109,7 +109,7 @@ def _causes(vm: Object, held: list[str], cluster: Cluster) -> Iterator[Problem]:
     if OF_KUBEVIRT not in held:
         return
     vmi = find(cluster, VMI, vm.namespace, vm.name)
-    if _is_down(cluster):
+    if cluster.cached(_is_down):
         yield Problem(f"{_CONTROLLER} has no Ready pod", f"repair {_CONTROLLER}", command=_PODS)
     if vmi is not None:
         yield _instance(vmi)
@@ -134,9 +134,14 @@ def _snapshot(vm: Object, cluster: Cluster) -> Iterator[Problem]:
     snapshot = find(cluster, VM_SNAPSHOT, vm.namespace, name) if name else None
     if name:
         held = held_copies.quietly(snapshot, cluster) if snapshot is not None else None
-        why = f" ({held.reason})" if held is not None else ""
+        under_way = f"snapshot {name} of it is under way"
+        if held is None:  # it may be a backup that only takes its time
+            describe = kubectl("describe", VM_SNAPSHOT, name, vm.namespace)
+            yield Problem(under_way, "let it end", command=describe)
+            return
         delete = kubectl("delete", VM_SNAPSHOT, name, vm.namespace)
-        yield Problem(f"snapshot {name} of it is under way{why}", "let it end, or delete it", command=delete)
+        remedy = "repair what keeps it, or delete it"
+        yield Problem(f"{under_way} ({held.reason})", remedy, command=delete)
 
 
 def _instance(vmi: Object) -> Problem:

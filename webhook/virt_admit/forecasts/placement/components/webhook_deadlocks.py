@@ -285,5 +285,11 @@ def ignoring(webhooks: Sequence[OwnWebhook]) -> str:
     steps: dict[tuple[Kind, str], list[Patch]] = {}
     for configuration, field in webhooks:
         key = (kinds.of(configuration) or VALIDATING_CONFIGURATION, configuration.name)
-        steps.setdefault(key, []).append(Patch("add", field.path / "failurePolicy", "Ignore"))
+        # the order may have changed since it was read: the patch then fails
+        steps.setdefault(key, []).extend(
+            (
+                Patch("test", field.path / "name", field["name"].text),
+                Patch("add", field.path / "failurePolicy", "Ignore"),
+            )
+        )
     return " && ".join(json_patch(kind, name, "", own) for (kind, name), own in steps.items())

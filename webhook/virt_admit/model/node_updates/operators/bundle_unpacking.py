@@ -94,11 +94,12 @@ def failure(
     source = subscription.at("spec", "sourceNamespace").text or ""
     space = bundles[0].namespace if bundles else source
     jobs, unseen = gather(cluster.list(JOB, space))
-    own = [job for job in jobs if _is_of(job, bundles, words)]
+    alike = [job for job in jobs if _is_of(job, bundles, words)]
+    own = alike if bundles or (not unseen and _is_certain(alike)) else []
     image = f"image {bundles[0].image.partition('@')[0]}" if bundles else "the image of the bundle"
     again = _deletion(subscription, plan)
     if not own or any(not _has_failed(job) for job in own):  # OLM takes one that has not failed
-        return _without_job(bundles if unseen else [], image, space, again, is_gone=not unseen)
+        return _without_job(bundles if unseen else [], image, space, again, is_gone=not unseen and own == alike)
     cause = f"{_of_jobs(own)}{_older(own[0], plan)}, and OLM keeps its result"
     removed = own[0].at("spec", "ttlSecondsAfterFinished").present
     if not again and (removed or _retries(subscription, cluster)):
@@ -141,6 +142,14 @@ def _is_of(job: Object, bundles: Sequence[_Bundle], words: str) -> bool:
     failed = job.condition("Failed")
     said = all((failed[each].text or "") in words for each in ("reason", "message"))
     return ref is not None and _has_failed(job) and said
+
+
+def _is_certain(alike: Sequence[Object]) -> bool:
+    """Return whether the words tell the Job: those of other operators fail in the same way."""
+    if len(alike) != 1:
+        return False
+    failed = alike[0].condition("Failed")
+    return all(failed[each].text for each in ("reason", "message"))
 
 
 def _has_failed(job: Object) -> bool:
