@@ -1,11 +1,14 @@
 """KubeVirt, CDI or HyperConverged that is being deleted while its operator, which alone can end that, is gone already.
 
-The operator removes the finalizer of its object after everything else. Deleted first, it leaves webhooks that fail closed
-and APIServices without a Service: they refuse changes of VMs, and virt-operator's own refuses the update that removes the
-finalizer. virt-operator that comes back goes on with the deletion, which begins with the definitions of VMs, and so with
-all VMs. CDI and HyperConverged own what they made: without the finalizer, the garbage collector deletes it, with the disks
-or KubeVirt, so no command removes theirs. Sources: kubevirt/kubevirt:pkg/virt-operator/resource/apply/delete.go#DeleteAll, pkg/virt-operator/util/client.go
-#KubeVirtFinalizer, issue 13098; containerized-data-importer:pkg/operator/controller/controller.go;
+The operator removes the finalizer of its object after everything else. Deleted first, it leaves
+webhooks that fail closed and APIServices without a Service: they refuse changes of VMs, and
+virt-operator's own refuses the update that removes the finalizer. virt-operator that comes back
+goes on with the deletion, which begins with the definitions of VMs, and so with all VMs.
+CDI and HyperConverged own what they made. Without the finalizer, the garbage collector deletes it,
+with the disks or with KubeVirt, so no command removes theirs. Sources:
+kubevirt/kubevirt:pkg/virt-operator/resource/apply/delete.go#DeleteAll,
+pkg/virt-operator/util/client.go#KubeVirtFinalizer, issue 13098;
+containerized-data-importer:pkg/operator/controller/controller.go;
 hyperconverged-cluster-operator:controllers/hyperconverged/hyperconverged_controller.go#FinalizerName.
 """
 
@@ -112,16 +115,19 @@ class RemovedProduct(NamedTuple):
         return f"No {', '.join(_PARTS)} runs: VMs run on, but cannot be changed, deleted or migrated"
 
     def steps(self, width: int = 150) -> str:
-        """Return what to do, in order. ``width``: of the names of what is left."""
-        left = names((obj.name for _, obj in self.leftovers), width)
+        """Return what to do, in order. ``width``: of the names of what is left; 0: without them."""
+        left = names((obj.name for _, obj in self.leftovers), width) if width else ""
         if self.kind in _OWNED:
             refuses = f". What is left refuses requests: {left}" if left else ""
             return (
                 f"do not remove the finalizer: {_OWNED[self.kind]}. Check uninstallStrategy and ownerReferences before "
                 f"{self.operator} comes back: it goes on with the removal{refuses}"
             )
+        listed = f" ({left})" if left else ""
         first = (
-            f"delete what is left and refuses requests ({left}), then the finalizer" if left else "remove the finalizer"
+            f"delete what is left and refuses requests{listed}, then the finalizer"
+            if self.leftovers
+            else "remove the finalizer"
         )
         return f"{first}; then install KubeVirt again{_NOT_BEFORE}"
 
