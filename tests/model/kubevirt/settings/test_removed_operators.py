@@ -1,4 +1,4 @@
-"""KubeVirt, CDI or HyperConverged without its operator: no command may lead to the loss of VMs or disks."""
+"""KubeVirt, CDI or HyperConverged without its operator: no command may lose VMs or disks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def _product(kind, *finalizers):
 
 def _removed(kind, *finalizers, calls=()):
     webhooks = [{"name": f"w{n}.example.com", "clientConfig": each} for n, each in enumerate(calls)]
-    left = manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "left", webhooks=webhooks)
+    group = "admissionregistration.k8s.io/v1"
+    left = manifest(group, "ValidatingWebhookConfiguration", "left", webhooks=webhooks)
     served = manifest("v1", "Service", "other", "shop")
     product = _product(kind, *finalizers)
     return removed_operators.of(product, kind, Snapshot([product, left, served], complete=["*"]))
@@ -34,7 +35,10 @@ def _removed(kind, *finalizers, calls=()):
 
 @pytest.mark.parametrize(
     ("kind", "finalizer", "lost"),
-    [(CDI, "operator.cdi.kubevirt.io", "disks of VMs"), (HCO, "kubevirt.io/hyperconverged", "all VMs")],
+    [
+        (CDI, "operator.cdi.kubevirt.io", "disks of VMs"),
+        (HCO, "kubevirt.io/hyperconverged", "all VMs"),
+    ],
 )
 def test_what_owns_vms_or_disks_keeps_its_finalizer(kind, finalizer, lost):
     removed = _removed(kind, finalizer)
@@ -59,7 +63,8 @@ def test_the_finalizer_of_another_product_is_not_held_by_the_operator(kind):
 
 
 def test_a_webhook_configuration_whose_services_are_gone_is_left_over():
-    assert "delete validatingwebhookconfiguration/left" in _removed(KUBEVIRT, _OWN, calls=(_GONE, _GONE)).command
+    removed = _removed(KUBEVIRT, _OWN, calls=(_GONE, _GONE))
+    assert "delete validatingwebhookconfiguration/left" in removed.command
 
 
 @pytest.mark.parametrize("other", [_SERVES, {"url": "https://example.com"}])

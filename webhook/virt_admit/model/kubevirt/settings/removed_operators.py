@@ -120,8 +120,8 @@ class RemovedProduct(NamedTuple):
         if self.kind in _OWNED:
             refuses = f". What is left refuses requests: {left}" if left else ""
             return (
-                f"do not remove the finalizer: {_OWNED[self.kind]}. Check uninstallStrategy and ownerReferences before "
-                f"{self.operator} comes back: it goes on with the removal{refuses}"
+                f"do not remove the finalizer: {_OWNED[self.kind]}. Check uninstallStrategy and "
+                f"ownerReferences before {self.operator} comes back: it goes on with the removal{refuses}"
             )
         listed = f" ({left})" if left else ""
         first = (
@@ -143,7 +143,7 @@ class RemovedProduct(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The steps as a command, without the installation; only a look at an object whose parts would be deleted."""
+        """The steps as a command, without the installation; of an owner of VMs or disks a look."""
         if self.kind in _OWNED:
             return about("get", self.obj, self.kind, "-o", "yaml")
         left = [f"{word}/{argument(obj.name)}" for word, obj in self.leftovers]
