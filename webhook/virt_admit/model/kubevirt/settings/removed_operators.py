@@ -1,10 +1,14 @@
 """KubeVirt, CDI or HyperConverged that is being deleted while its operator, which alone can end that, is gone already.
 
-The operator removes the finalizer of its object after everything else. Deleted first, it leaves webhooks that fail closed
-and APIServices without a Service: they refuse changes of VMs, and virt-operator's own refuses the update that removes the
-finalizer. virt-operator that comes back goes on with the deletion, which begins with the definitions of VMs, and so with
-all VMs. Sources: kubevirt/kubevirt:pkg/virt-operator/resource/apply/delete.go#DeleteAll, pkg/virt-operator/util/client.go
-#KubeVirtFinalizer, issue 13098; containerized-data-importer:pkg/operator/controller/controller.go;
+The operator removes the finalizer of its object after everything else. Deleted first, it leaves
+webhooks that fail closed and APIServices without a Service: they refuse changes of VMs, and
+virt-operator's own refuses the update that removes the finalizer. virt-operator that comes back
+goes on with the deletion, which begins with the definitions of VMs, and so with all VMs.
+CDI and HyperConverged own what they made. Without the finalizer, the garbage collector deletes it,
+with the disks or with KubeVirt, so no command removes theirs. Sources:
+kubevirt/kubevirt:pkg/virt-operator/resource/apply/delete.go#DeleteAll,
+pkg/virt-operator/util/client.go#KubeVirtFinalizer, issue 13098;
+containerized-data-importer:pkg/operator/controller/controller.go;
 hyperconverged-cluster-operator:controllers/hyperconverged/hyperconverged_controller.go#FinalizerName.
 """
 
@@ -17,7 +21,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, argument, json_patch, shell, typed
 from virt_admit.model.kubernetes import clock, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
-from virt_admit.model.kubernetes.json_patch import Patch
+from virt_admit.model.kubernetes.json_patch import Patch, PatchVerb
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
     CDI,
@@ -29,7 +33,7 @@ from virt_admit.model.kubernetes.kinds import (
     SERVICE,
     Kind,
 )
-from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
@@ -56,13 +60,18 @@ _OPERATORS: Final[dict[Kind, tuple[str, ...]]] = {
     HCO: ("hco-operator", "hyperconverged-cluster-operator"),
 }
 """The Deployments that remove the finalizers, the name of the operator first."""
+_FINALIZERS: Final[dict[Kind, frozenset[str]]] = {
+    KUBEVIRT: frozenset(("foregroundDeleteKubeVirt", "kubevirt.io/foregroundDeleteKubeVirt")),
+    CDI: frozenset(("operator.cdi.kubevirt.io",)),
+    HCO: frozenset(("kubevirt.io/hyperconverged", "hyperconvergeds.hco.kubevirt.io")),
+}
+"""The finalizers that the operators remove, of old releases too."""
 _SETTLED: Final = timedelta(minutes=10)
 """So long an operator that restarts may have no Ready pod."""
 _FINISHED: Final = frozenset(("Succeeded", "Failed"))
 """Phases of pods that do nothing any more."""
 _OF_CDI: Final = "cdi-api"
 _PARTS: Final = ("virt-api", "virt-controller", "virt-handler")
-_PRODUCTS: Final = {KUBEVIRT: "KubeVirt", CDI: "CDI", HCO: "HyperConverged"}
 
 
 class RemovedProduct(NamedTuple):
@@ -70,7 +79,8 @@ class RemovedProduct(NamedTuple):
 
     obj: Object
     kind: Kind
-    finalizers: str
+    held: tuple[Field, ...]
+    """The finalizers of its operator; others are not the operator's to remove."""
     lasts: str
     """Since when it is being deleted, as `` for 64 min``; empty: not known."""
     leftovers: tuple[tuple[str, Object], ...]
@@ -84,6 +94,11 @@ class RemovedProduct(NamedTuple):
     def operator(self) -> str:
         """The operator that removes the finalizer."""
         return _OPERATORS[self.kind][0]
+
+    @property
+    def finalizers(self) -> str:
+        """The finalizers of the operator, as one text."""
+        return _texts(self.held)
 
     @property
     def reason(self) -> str:
@@ -100,13 +115,21 @@ class RemovedProduct(NamedTuple):
         return f"No {', '.join(_PARTS)} runs: VMs run on, but cannot be changed, deleted or migrated"
 
     def steps(self, width: int = 150) -> str:
-        """Return what to do, in order. ``width``: of the names of what is left."""
-        left = names((obj.name for _, obj in self.leftovers), width)
+        """Return what to do, in order. ``width``: of the names of what is left; 0: without them."""
+        left = names((obj.name for _, obj in self.leftovers), width) if width else ""
+        if self.kind in _OWNED:
+            refuses = f". What is left refuses requests: {left}" if left else ""
+            return (
+                f"do not remove the finalizer: {_OWNED[self.kind]}. Check uninstallStrategy and "
+                f"ownerReferences before {self.operator} comes back: it goes on with the removal{refuses}"
+            )
+        listed = f" ({left})" if left else ""
         first = (
-            f"delete what is left and refuses requests ({left}), then the finalizer" if left else "remove the finalizer"
+            f"delete what is left and refuses requests{listed}, then the finalizer"
+            if self.leftovers
+            else "remove the finalizer"
         )
-        warned = _NOT_BEFORE if self.kind is KUBEVIRT else ""
-        return f"{first}; then install {_PRODUCTS[self.kind]} again{warned}"
+        return f"{first}; then install KubeVirt again{_NOT_BEFORE}"
 
     def leaves(self, obj: Object) -> bool:
         """Return whether an object is left of the product, and calls a Service that does not exist any more."""
@@ -120,9 +143,13 @@ class RemovedProduct(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The steps as a command, without the installation."""
+        """The steps as a command, without the installation; of an owner of VMs or disks a look."""
+        if self.kind in _OWNED:
+            return about("get", self.obj, self.kind, "-o", "yaml")
         left = [f"{word}/{argument(obj.name)}" for word, obj in self.leftovers]
-        patch = json_patch(self.kind, self.obj.name, self.obj.namespace, [Patch("remove", _FINALIZERS)])
+        # the last first, so that none moves another; tested, as the list may have changed since
+        steps = [Patch(op, each.path, each.text) for each in reversed(self.held) for op in _SAFELY]
+        patch = json_patch(self.kind, self.obj.name, self.obj.namespace, steps)
         return f"{shell('kubectl', 'delete', *left)} && {patch}" if left else patch
 
     @property
@@ -136,7 +163,18 @@ class RemovedProduct(NamedTuple):
 
 
 _NOT_BEFORE: Final = ", not before: virt-operator would delete all VMs"
-_FINALIZERS: Final = Path("metadata", "finalizers")
+_SAFELY: Final[tuple[PatchVerb, ...]] = ("test", "remove")
+_OWNED: Final = {
+    CDI: "the definition of DataVolumes may then be deleted, with all DataVolumes, their PVCs and so the disks of VMs",
+    HCO: "KubeVirt, which it owns, is then deleted, and virt-operator deletes all VMs",
+}
+"""What the garbage collector does once the finalizer is removed."""
+_GOES_ON: Final = {
+    KUBEVIRT: "deletes all VMs",
+    CDI: "may delete all DataVolumes, their PVCs and so the disks of VMs",
+    HCO: "deletes KubeVirt, so that virt-operator deletes all VMs",
+}
+"""What an operator does that goes on with the removal."""
 
 
 def kubevirt(cluster: Cluster) -> RemovedProduct | None:
@@ -161,7 +199,7 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
     Raises:
         Unseen: it cannot be determined whether its operator exists.
     """
-    held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
+    held = _held(obj, kind)
     if not obj.deleted or not held:
         return None
     for word in (DEPLOYMENT, POD):
@@ -173,7 +211,7 @@ def of(obj: Object, kind: Kind, cluster: Cluster) -> RemovedProduct | None:
     return RemovedProduct(
         obj,
         kind,
-        ", ".join(held),
+        held,
         clock.lasting(obj.metadata["deletionTimestamp"].text, cluster),
         tuple(_leftovers(obj, kind, cluster)),
         space is not None and space.deleted,
@@ -188,7 +226,7 @@ def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
         Unseen: its pods cannot be determined.
     """
     lasts = clock.since(obj.metadata["deletionTimestamp"].text, cluster)
-    held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
+    held = _held(obj, kind)
     own = next((each for each in cluster.known(DEPLOYMENT) if _is_operator(each, kind)), None)
     if lasts is None or lasts < _SETTLED or not held or own is None:
         return None
@@ -196,9 +234,17 @@ def idle_operator(obj: Object, kind: Kind, cluster: Cluster) -> Problem | None:
     if any(each.condition("Ready")["status"].text == "True" for each in pods):
         return None
     by = f"{own.name}, which alone removes it, has no Ready pod"
-    reason = f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {', '.join(held)}: {by}"
-    all_vms = ", which goes on with the removal and deletes all VMs" if kind is KUBEVIRT else ""
-    return Problem(reason, f"repair {own.name}{all_vms}", command=about("describe", own, DEPLOYMENT))
+    reason = f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {_texts(held)}: {by}"
+    remedy = f"repair {own.name} only if that may happen: it goes on with the removal and {_GOES_ON[kind]}"
+    return Problem(reason, remedy, command=about("describe", own, DEPLOYMENT))
+
+
+def _held(obj: Object, kind: Kind) -> tuple[Field, ...]:
+    return tuple(each for each in obj.metadata["finalizers"].items() if each.text in _FINALIZERS[kind])
+
+
+def _texts(held: Sequence[Field]) -> str:
+    return ", ".join(each.text or "" for each in held)
 
 
 def _is_operator(obj: Object, kind: Kind) -> bool:
@@ -209,24 +255,26 @@ def _is_operator(obj: Object, kind: Kind) -> bool:
 
 
 def _leftovers(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[tuple[str, Object]]:
-    """Yield what calls a Service of the product that does not exist any more."""
+    """Yield what calls only Services of the product that do not exist any more. Others may still use the rest."""
     for each in (*webhook_requests.CONFIGURATIONS, API_SERVICE):
         for found in gather(cluster.list(each))[0]:
-            if any(_is_gone(service, obj, kind, cluster) for service in _services(found)):
+            services = _services(found)
+            if services and all(_is_gone(service, obj, kind, cluster) for service in services):
                 yield each.kind.lower(), found
 
 
 def _services(obj: Object) -> Sequence[tuple[str, str]]:
+    """Return the Service of each webhook or of the API, empty for one that calls none, such as a URL."""
     fields = (
         [obj.at("spec", "service")]
         if obj.kind == API_SERVICE.kind
         else [each.at("clientConfig", "service") for each in obj["webhooks"].items()]
     )
-    return [(each["namespace"].text or "", each["name"].text or "") for each in fields if each["name"].text]
+    return [(each["namespace"].text or "", each["name"].text or "") for each in fields]
 
 
 def _is_gone(service: tuple[str, str], obj: Object, kind: Kind, cluster: Cluster) -> bool:
-    own = service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI
+    own = bool(service[1]) and (service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI)
     try:
         return own and cluster.get(SERVICE, *service) is None
     except Unseen:
