@@ -51,6 +51,11 @@ class Loss:
         """Whether kube-scheduler 1.36 lets some term select pods of namespaces that it does not name."""
         return any(is_misread(pod, "podAffinity", "podAntiAffinity") for pod in self.pods.values())
 
+    @property
+    def lacks_driver(self) -> bool:
+        """Whether a kubelet would not start a VM, as its CSI driver is not registered there. kube-scheduler binds it."""
+        return any("is not registered on" in vm.reason for vm in self.found.vms)
+
     def rivals(self) -> list[Manifest]:
         """Return the other pods that start first, where the forecast says that they take the room."""
         if not self.found.room.because.startswith("pods of higher priority"):
@@ -127,7 +132,9 @@ def _compare(loss: Loss, answer: Answer, result: Result) -> None:
     fits = refused is None if room.fits else answer.fits
     result.losses += 1
     result.said[f"{SAID[room.fits]}/{ {True: 'fits', False: 'does not fit', None: 'too many orders'}[fits] }"] += 1
-    if room.fits is not None and fits is not None and room.fits != fits:
+    if loss.lacks_driver and room.fits is False:
+        result.causes["a CSI driver that kube-scheduler does not look for"] += 1
+    elif room.fits is not None and fits is not None and room.fits != fits:
         result.failures.append(f"{loss.title}: we say {SAID[room.fits]}; kube-scheduler: {refused or fits}")
     if room.fits is None:
         result.causes["a place only after preemption" if "preempt" in room.because else room.because] += 1
