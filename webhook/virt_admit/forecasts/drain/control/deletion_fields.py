@@ -80,7 +80,7 @@ READS: Final[Reads] = {
         "status.phase",
         "status.nodeName",
     ),
-    VM_SNAPSHOT: ("status",),
+    VM_SNAPSHOT: ("metadata.creationTimestamp", "spec.source.name", "status"),
     INSTANCETYPE: NAME,
     CLUSTER_INSTANCETYPE: NAME,
     PREFERENCE: NAME,
