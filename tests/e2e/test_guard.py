@@ -12,7 +12,7 @@ import yaml
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.paths import MANIFESTS
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from virt_admit.install.guard import GUARD
 from virt_admit.install.manifests import NAME
 from virt_admit.settings import NAMESPACE, SERVICE
@@ -71,8 +71,8 @@ def thief(crds: ControlPlane) -> Iterator[Thief]:
     crds.kubectl("apply", "-k", MANIFESTS / "base", check=True)
     crds.kubectl("apply", "-k", MANIFESTS / "webhooks", check=True)
     found = Thief(crds)
-    # an API server learns of policies and roles by watches
-    eventually(lambda: REFUSED in found.patch(KINDS[0], WIDENED["annotations"]).stderr)
+    # an API server learns of policies and roles by watches, and of kinds that are being installed more slowly
+    eventually(lambda: REFUSED in found.patch(KINDS[0], WIDENED["annotations"]).stderr, 3 * PATIENCE)
     yield found
     crds.kubectl("delete", ",".join(KINDS), NAME, check=True)
     built = yaml.safe_load_all(crds.kubectl("kustomize", MANIFESTS / "base", check=True).stdout)
