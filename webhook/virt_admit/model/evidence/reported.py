@@ -133,11 +133,18 @@ def of_cluster(
         first
         for obj in cluster
         if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
-        if not any(text.is_about(obj) for text in texts)
-        if (first := _first_new(complaints.lasting(obj, cluster), [each for each in texts if obj.name in each.names]))
+        if (first := _lasting(obj, texts, cluster)) is not None
     ]
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
     return _grouped(found)
+
+
+def _lasting(obj: Object, texts: Sequence[_Text], cluster: Cluster) -> Complaint | None:
+    """Return what an object has reported for long; None: nothing, or a text says it."""
+    found = list(complaints.lasting(obj, cluster))
+    if not found or any(text.is_about(obj) for text in texts):  # few objects report anything, but texts may be many
+        return None
+    return _first_new(found, [each for each in texts if obj.name in each.names])
 
 
 def _around(near: Iterable[Object], cluster: Cluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
