@@ -81,7 +81,7 @@ def shortage(
     Raises:
         Unseen: a node does not report what it offers.
     """
-    view = asked.view._replace(everything=everything)
+    view = asked.view._replace(everything=True) if everything else asked.view
     if room.number(view) < 2:
         return None
     pending = room.pending

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import running_launchers
-from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import REMOVED, DiskCopy, FieldEdit
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -255,8 +254,3 @@ def asked_again(vmi: Object) -> Object:
 
 
 _RECORDED: Final = ("conditions", "phaseTransitionTimestamps")
-
-
-def local_problems(vmi: Object, cluster: ChangedCluster | Cluster) -> tuple[str, ...]:
-    """Return why a VMI cannot migrate, by cause."""
-    return tuple(name for name, _ in found_problems.causes(vmi, cluster))
