@@ -121,7 +121,7 @@ def reviews_on_500_nodes() -> Iterator[tuple[str, float, float, float]]:
         return [statistics.median(each) * 1e6 for each in spent]
 
     text = json.dumps(review(new)).encode()
-    yield "a VM that starts", *answers(text, lambda: None), 1.3
+    yield "a VM that starts", *answers(text, lambda: None), 1.25
     yield "a VM that starts after a pod moved", *answers(text, move), 1.4
     yield "an edited label", *answers(json.dumps(review(edited, new)).encode(), move), 1.1
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from weakref import ref
 
 from virt_admit.forecasts.outage import tolerance
 from virt_admit.forecasts.outage.failover_room import room as room_of
@@ -68,20 +69,28 @@ def demand(obj: Object, old: Object | None, cluster: Cluster) -> RoomDemand | No
     if kinds.of(obj) not in (VM, POOL, VMIRS) or not tolerance.may_ask(obj, old):
         return None
     room = room_of(cluster)
-    last = room.memo.get(demand)  # the webhook asks again after the rule
-    if last is None or last[0] is not obj or last[1] is not old:
-        last = room.memo[demand] = obj, old, _demand(obj, old, room.vms, cluster)
-    found: RoomDemand | None = last[2]
-    return found
+    last: _LastDemand | None = room.memo.get(demand)  # the webhook asks again after the rule
+    if last is None or not last.is_of(obj, old):
+        versions = ref(obj), None if old is None else ref(old)
+        last = room.memo[demand] = _LastDemand(*versions, *_demand(obj, old, room.vms, cluster))
+    return RoomDemand(last.requests, _view(obj), last.number, obj, cluster) if last.requests else None
 
 
-def _demand(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> RoomDemand | None:
-    if kinds.of(obj) is VM:
-        asked, number = _of_vm(obj, old, ledger, cluster)
-    else:
-        asked, number = _of_set(obj, old, ledger, cluster)
-    requests = {resource: amount for resource, amount in asked.items() if amount > 0}
-    return RoomDemand(requests, _view(obj), number, obj, cluster) if requests else None
+class _LastDemand(NamedTuple):
+    """What an object of the last review asked for. The memo outlives reviews, so it does not keep their objects alive."""
+
+    obj: ref[Object]
+    old: ref[Object] | None
+    requests: Resources
+    number: int
+
+    def is_of(self, obj: Object, old: Object | None) -> bool:
+        return self.obj() is obj and (self.old is None if old is None else self.old is not None and self.old() is old)
+
+
+def _demand(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:
+    asked, number = (_of_vm if kinds.of(obj) is VM else _of_set)(obj, old, ledger, cluster)
+    return {resource: amount for resource, amount in asked.items() if amount > 0}, number
 
 
 def _of_vm(obj: Object, old: Object | None, ledger: VmLedger, cluster: Cluster) -> tuple[Resources, int]:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import running_launchers
-from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import REMOVED, DiskCopy, FieldEdit
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
