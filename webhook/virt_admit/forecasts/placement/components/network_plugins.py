@@ -13,11 +13,13 @@ from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, POD
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 
 NAMED: Final = re.compile(r'plugin type="([\w.-]{1,60})"')
 """How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork)."""
@@ -39,15 +41,66 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
     logs = shell("kubectl", "logs", argument(found.name), "-n", found.namespace) if found is not None else listed
+    broken = broken_agent(plugin, pod, since, cluster)
+    if broken is not None and broken.why:
+        return repair(broken, cluster)
     other = _served(node, since or clock.instant(pod.metadata["creationTimestamp"].text), cluster)
     if other is not None:
-        words = f"network plugin {plugin} works on {node} for pod {other.full_name}, so see what it lacks for this one"
-        return typed(words, logs)
-    broken = broken_pods.of_pod(found, cluster) if found is not None else None
-    if broken is not None and broken.why:
-        return broken.remedy
-    words = f"repair the network plugin {plugin} on {node}"
-    return typed(f"{words}, or restart its pod there" if found is not None else words, logs)
+        works = f"network plugin {plugin} works on {node} for pod {other.full_name}"
+        return typed(f"{works}, so see what it lacks for this one", logs)
+    way = f"repair the network plugin {plugin} on {node}"
+    return typed(f"{way}, or restart its pod there" if found is not None else way, logs)
+
+
+def broken_agent(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -> BrokenPod | None:
+    """Return the agent of a plugin that is not ready on the node of a pod; None: it is, or it gave others a network.
+
+    Arguments as above.
+    """
+    node = pod.at("spec", "nodeName").text or ""
+    found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
+    begun = since or clock.instant(pod.metadata["creationTimestamp"].text)
+    if found is None or _served(node, begun, cluster) is not None:
+        return None
+    return broken_pods.of_pod(found, cluster)
+
+
+def words(broken: BrokenPod) -> str:
+    """Return ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready for 15 h: REASON``."""
+    which = f"pod {broken.pod.full_name} (DaemonSet {node_pods.daemon(broken.pod)})"
+    return f"{which} is not ready{broken.since}{f': {broken.why}' if broken.why else ''}"
+
+
+def repair(broken: BrokenPod, cluster: Cluster) -> str:
+    """Return what repairs the agent of a network, with a command."""
+    return _own_address(broken, cluster) or broken.remedy
+
+
+def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
+    """Return what gives calico-node the address of its own node; empty: it does not say that another node has its address.
+
+    By default it takes that of the first interface, which on hosts with bridges may be the same on each of them
+    (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflicts).
+    """
+    taken = _TAKEN.search(broken.why)
+    if taken is None:
+        return ""
+    way = f"let calico-node use the node's own address instead of {taken[1]}"
+    daemon = find(cluster, DAEMON_SET, broken.pod.namespace, node_pods.daemon(broken.pod))
+    owner = daemon.controller if daemon is not None else None
+    if owner is not None:
+        field = "spec.calicoNetwork.nodeAddressAutodetectionV4"
+        edit = shell("kubectl", "edit", (owner["kind"].text or "").lower(), argument(owner["name"].text or ""))
+        return typed(f"{way} ({field} of {owner['kind'].text} {owner['name'].text})", edit)
+    method = "IP_AUTODETECTION_METHOD=kubernetes-internal-ip"
+    name = node_pods.daemon(broken.pod)
+    command = shell(
+        "kubectl", "set", "env", f"daemonset/{name}", "-n", broken.pod.namespace, "-c", "calico-node", method
+    )
+    return typed(f"{way} (IP_AUTODETECTION_METHOD of DaemonSet {name}), before another node restarts", command)
+
+
+_TAKEN: Final = re.compile(r"already using the IPv[46] address ([\da-fA-F.:]{3,45})")
 
 
 def waits_for_migration(said: str, cluster: Cluster) -> str:
