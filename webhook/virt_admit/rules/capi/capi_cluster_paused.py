@@ -1,0 +1,37 @@
+"""A Cluster of Cluster API is paused for longer than an hour.
+
+**Why.** ``clusterctl move`` pauses a Cluster, and one that fails leaves it paused. No update, scaling or remediation of it
+happens, and no error or event says so. A warning names what waits for it; without that it is only reported.
+
+**Fix.** Make sure that no ``clusterctl move`` runs, and set ``spec.paused`` of the Cluster to false.
+"""
+
+from virt_admit.model.messages import advice_of, command_of
+from virt_admit.model.node_updates.operators import paused_clusters
+from virt_admit.rule import CAPI_CLUSTER, Action, Context, Finding, Findings, Object, rule
+
+
+@rule(
+    kinds=(CAPI_CLUSTER,),
+    reads=paused_clusters.READS,
+    action=Action.WARN,
+    event="UpdateHeld",
+    at_admission=False,
+    sources=(
+        "kubernetes-sigs/cluster-api:util/paused/paused.go",
+        "https://github.com/kubernetes-sigs/cluster-api/issues/7407",
+    ),
+)
+def check(owner: Object, context: Context) -> Findings:
+    paused = paused_clusters.of(owner, context.cluster)
+    if paused is None or not paused_clusters.is_long(paused):
+        return
+    path, then = owner.at("spec", "paused").path, advice_of(paused.remedy)
+    kinds = ", no machine is made, updated or remediated" if not paused.waiting else ""
+    yield Finding(
+        path,
+        check.first_that_fits(path, f"{paused.reason}{kinds}. {then}", f"{paused.title}. {then}"),
+        value=True,
+        max_action=Action.DENY if paused.waiting else Action.AUDIT,
+        command=command_of(paused.remedy),
+    )
