@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import pytest
 
-from virt_admit.engine.admission_review import Request, Response
+from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.forecasts.upgrade.rehearsal import Stop
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.reports.findings import grouping, told_once
-from virt_admit.reports.findings.report import ObjectResult, ReportRow
+from virt_admit.reports.findings.report import ObjectResult, ReportRow, rows_of
 from virt_admit.reports.upgrade import text as upgrade_text
-from virt_admit.rule import Action
+from virt_admit.rule import Action, DrainAdvice, Finding, RuleOptions, Urgency
+from virt_admit.rules import listed_rules
 
 VERSIONS = {"KubeVirt": "kubevirt.io/v1", "Plan": "upgrade.cattle.io/v1"} | dict.fromkeys(
     ("VirtualMachine", "VirtualMachineInstance"), "kubevirt.io/v1"
@@ -23,13 +23,16 @@ MISSING = "its network, NetworkAttachmentDefinition shop/vlan{}, does not exist"
 SEE = "kubectl get networkattachmentdefinition -n shop"
 
 
-def row(rule, kind, name, message, action=Action.WARN, *, command="", unseen=""):
+def row(rule, kind, name, message, action=Action.WARN, *, command="", unseen="", **declared):
+    """Return a row of a rule that exists, or of a new one that declares this."""
     namespace = "" if kind == "Node" else "shop"
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     obj = Object({"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": metadata}, namespace)
     result = ObjectResult(Request("CREATE", kinds.of(obj), obj), Response())
     found = None if unseen else action
-    return ReportRow(rule, found, message, Path(), result, None, command=command, unseen=unseen)
+    known = listed_rules().by_id
+    options = known[rule] if rule in known else RuleOptions(kinds=(), action=action, **declared)
+    return ReportRow(rule, found, message, Path(), result, None, declared=options, command=command, unseen=unseen)
 
 
 def told(*rows):
@@ -58,10 +61,47 @@ def test_what_is_down_then_what_does_not_go_on_then_warnings_then_advice():
     ]
 
 
-def test_the_rules_that_order_rows_exist():
-    index = (pathlib.Path(told_once.__file__).parents[2] / "rules" / "index.json").read_text()
-    named = {*told_once.ONGOING, *told_once.DOWN, *told_once._OF_DRAINS, *told_once._CANNOT_RUN, *told_once._EFFECTS}
-    assert [each for each in sorted(named) if json.dumps(each) not in index] == []
+def test_a_new_rule_says_where_its_rows_are():
+    told = [
+        row("a-later", "Node", "a", "updates would wait"),
+        row("b-stuck", "Node", "b", "an update waits", Action.AUDIT, urgency=Urgency.STUCK),
+        row("c-down", "Node", "c", "it is down", Action.AUDIT, urgency=Urgency.DOWN),
+    ]
+    assert rules(*told) == ["c-down", "b-stuck", "a-later"]
+
+
+def test_of_advice_about_drains_the_one_that_says_most_is_shown():
+    assert sorted(DrainAdvice) == list(DrainAdvice)
+    advice = [
+        row(f"new-{each.name}", "VirtualMachine", "db", f"{each.name} says so", drain_advice=each)
+        for each in DrainAdvice
+    ]
+    assert sorted(rules(*advice)) == sorted(each.rule for each in advice)  # no warning is left out
+    audits = [each._replace(action=Action.AUDIT) for each in advice]
+    assert rules(*audits) == ["new-NONE", "new-LOSS", "new-NO_NODE"]
+    down = row("new-down", "VirtualMachine", "db", "it is down", urgency=Urgency.DOWN)
+    assert rules(*audits, down) == ["new-down", "new-NONE"]
+
+
+def test_a_new_rule_about_an_effect_makes_way_for_the_cause():
+    see = "kubectl patch daemonset plugin -n storage"
+    effect = row("a-effect", "Node", "w1", "a drain waits", command=see, effect=True)
+    cause = row("b-cause", "Node", "w2", "no pod of it can be made", command=see)
+    assert told(effect, cause) == [("b-cause", "Node/w2", "Node/w1 [a-effect]")]
+
+
+def test_no_rule_is_named_in_the_module():
+    """A rule is two files: what a scan has to know of it, it declares itself."""
+    text = pathlib.Path(told_once.__file__).read_text()
+    assert [rule for rule in listed_rules().by_id if f'"{rule}"' in text] == []
+
+
+def test_a_row_knows_what_its_rule_declares():
+    some = listed_rules().by_id["vm-start-stuck"]
+    found = Verdict(some, Finding(Path("a"), "it does not start"), Action.WARN)
+    response = Response((found,), unseen=((some, "pods"),), errors=((some, "KeyError"),))
+    result = ObjectResult(Request("CREATE", kinds.VM, STUCK.result.obj), response)
+    assert [each.declared for each in rows_of(result)] == [some] * 3
 
 
 def test_one_change_that_repairs_a_node_and_its_plan():

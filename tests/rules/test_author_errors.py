@@ -76,9 +76,9 @@ def test_the_tree_of_these_tests_is_loaded(load: Any) -> None:
         ),
         (
             {"vm__vm_a": source(f"{OPTIONS}, colour=1")},
-            "rules/vm/vm_a.py: unknown option colour of @rule. Use one of action, at_admission, denials, doc, event, "
-            "fix_by_default, fixable, id, in_scan, kinds, metadata, not_in_cel, of_deleted, only_with, "
-            "operations, params, reads, sources, subresources, target",
+            "rules/vm/vm_a.py: unknown option colour of @rule. Use one of action, at_admission, denials, doc, "
+            "drain_advice, effect, event, fix_by_default, fixable, id, in_scan, kinds, metadata, not_in_cel, of_deleted, "
+            "only_with, operations, params, reads, sources, subresources, target, urgency",
         ),
         (
             {"vm__vm_a": source("kinds=(VM,)")},

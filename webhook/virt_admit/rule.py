@@ -62,6 +62,38 @@ class Action(enum.IntEnum):
         return self.name.lower()
 
 
+class Urgency(enum.IntEnum):
+    """What the findings of a rule are about. A scan shows the most urgent ones first."""
+
+    DOWN = 0
+    """A VM, a node or a part of the platform does not work at all now."""
+    STUCK = 1
+    """Something is refused now, or does not go on."""
+    LATER = 2
+    """Something would happen: in a drain, an update, a failure or a start."""
+
+
+class DrainAdvice(enum.IntEnum):
+    """What a rule says about a drain of the node of a VM that runs. More is greater.
+
+    A scan shows the greatest one of each VM, and ``LOSS`` besides it. A VM that is down has none.
+    """
+
+    NONE = 0
+    LOSS = 1
+    """It stays off after the loss of its node."""
+    STRATEGY = 2
+    """Its eviction strategy decides."""
+    UNKNOWN = 3
+    """Whether it can migrate cannot be determined."""
+    STAYS_OFF = 4
+    """It is shut down, and does not start again."""
+    NO_MIGRATION = 5
+    """It cannot migrate."""
+    NO_NODE = 6
+    """No other node can run it."""
+
+
 class Operation(enum.StrEnum):
     """The operations of an admission request that rules are asked about."""
 
@@ -202,6 +234,12 @@ class RuleOptions:
     """The kinds that are judged: these are registered with the API server."""
     action: Action
     """The class out of the box."""
+    urgency: Urgency = Urgency.LATER
+    """Whether something fails already, for the order of a scan."""
+    effect: bool = False
+    """Whether it says what something else leads to. A scan shows the rule about the cause instead, where one says it."""
+    drain_advice: DrainAdvice = DrainAdvice.NONE
+    """What it says about a drain of the node of a VM that runs: a scan shows one such row of a VM."""
     event: str = POLICY_FINDING
     """The reason of Events about the rule's findings (``scan --events``): one word in CamelCase."""
     reads: Reads = field(default_factory=dict)

@@ -15,7 +15,7 @@ from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
-from virt_admit.rule import Action, Rule
+from virt_admit.rule import Action, Rule, RuleOptions
 
 if TYPE_CHECKING:
     from virt_admit.model.evidence.reported import ReportedProblem
@@ -213,6 +213,10 @@ class TextEdit(NamedTuple):
     description: str
 
 
+_NOTHING_DECLARED: Final = RuleOptions(kinds=(), action=Action.WARN)
+"""Of a row without a rule: a duplicate key."""
+
+
 class ReportRow(NamedTuple):
     """One result as it is printed."""
 
@@ -229,6 +233,8 @@ class ReportRow(NamedTuple):
     error: str = ""
     exempted: str = ""
     problem: ProblemId | None = None
+    declared: RuleOptions = _NOTHING_DECLARED
+    """What the rule declares of itself."""
     command: str = ""
     """What an administrator types about it, where the rule says so."""
     others: tuple[str, ...] = ()
@@ -341,24 +347,25 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
         yield _verdict_row(result, verdict, verdict.message, fix=verdict.finding.fix, exempted=verdict.exempted)
     messages = {what: f"not available: {what}" for _, what in response.unseen}  # several rules share one
     for rule, what in response.unseen:
-        yield _row(result, rule.id, None, messages[what], unseen=what)
+        yield _row(result, rule, None, messages[what], unseen=what)
     for rule, error in response.errors:
-        yield _row(result, rule.id, None, f"the rule crashed: {error}", error=error)
+        yield _row(result, rule, None, f"the rule crashed: {error}", error=error)
     for duplicate in result.document.duplicates if result.document else ():
         message = f"duplicate key on lines {duplicate.first_line} and {duplicate.line}; kubectl uses the last one"
-        yield _row(result, DUPLICATE_KEY, Action.WARN, message, duplicate.path)
+        place = result.location(duplicate.path)
+        yield ReportRow(DUPLICATE_KEY, Action.WARN, message, duplicate.path, result, place)
 
 
 def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details: Any) -> ReportRow:
     finding = verdict.finding
     details |= {"problem": finding.problem, "command": finding.command}
-    return _row(result, verdict.rule.id, verdict.action, message, finding.path, **details)
+    return _row(result, verdict.rule, verdict.action, message, finding.path, **details)
 
 
 def _row(
-    result: ObjectResult, rule: str, action: Action | None, message: str, path: Path = _NO_PATH, **details: Any
+    result: ObjectResult, rule: Rule, action: Action | None, message: str, path: Path = _NO_PATH, **details: Any
 ) -> ReportRow:
-    return ReportRow(rule, action, message, path, result, result.location(path), **details)
+    return ReportRow(rule.id, action, message, path, result, result.location(path), declared=rule, **details)
 
 
 def where(row: ReportRow, first: ReportRow) -> str:

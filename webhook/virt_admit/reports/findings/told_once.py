@@ -1,6 +1,7 @@
 """One row of a scan for what several say: the same remedy, a VM and its VMI, a VM that cannot run.
 
-The other rows are named in it, and ``--all-lines`` and JSON have all of them.
+The other rows are named in it, and ``--all-lines`` and JSON have all of them. What a row is about,
+its rule declares: ``urgency``, ``effect`` and ``drain_advice`` of ``RuleOptions``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ReportRow, where
-from virt_admit.rule import Action
+from virt_admit.rule import Action, DrainAdvice, Urgency
 
 
 def told_once(rows: Sequence[ReportRow]) -> list[ReportRow]:
@@ -23,114 +24,35 @@ def told_once(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return _by_strategy(_by_object(_by_remedy(_without_advice(_by_vm(sorted(rows, key=_urgency))))))
 
 
-ONGOING: Final = frozenset(
-    (
-        "cluster-component-not-ready",
-        "cluster-operator-held",
-        "cluster-removal-stuck",
-        "cluster-update-held",
-        "health-check-refuses-now",
-        "kubevirt-update-held",
-        "machine-without-node",
-        "migration-retry-loop",
-        "namespace-deletion-stuck",
-        "nm-stuck",
-        "nm-vm-blocks-drain",
-        "node-agent-taint-left",
-        "node-cordon-stays",
-        "node-drain-held",
-        "node-fence-taint-left",
-        "node-machine-deletion-held",
-        "node-not-reporting",
-        "node-pool-degraded",
-        "node-pool-held",
-        "node-reboot-held",
-        "node-uninitialized",
-        "node-update-held",
-        "pdb-blocks-vm-drain",
-        "pod-budget-blocks-drain",
-        "vm-copy-stuck",
-        "vm-deletion-stuck",
-        "vm-instancetype-missing",
-        "vm-network-missing",
-        "vm-start-stuck",
-        "vm-volume-request-stuck",
-        "vm-volumes-differ-from-vmi",
-        "vmi-evacuation-stuck",
-        "vmi-hotplug-stuck",
-        "vmi-paused-by-io-error",
-        "vmi-source-pod-left",
-        "vmi-volume-not-attached",
-        "webhook-bundle-expired",
-        "webhook-without-endpoint",
-        "workload-outdated",
-    )
-)
-"""The rules about something that does not work, or does not go on, now.
-
-The others are about what would happen.
-"""
-DOWN: Final = frozenset(
-    (
-        "cluster-component-not-ready",
-        "cluster-removal-stuck",
-        "node-not-reporting",
-        "vm-start-stuck",
-        "vmi-paused-by-io-error",
-        "webhook-bundle-expired",
-        "webhook-without-endpoint",
-    )
-)
-"""The rules about a VM, a node or a part of the platform that does not work at all now."""
-
-
 def _urgency(row: ReportRow) -> int:
     """Return the place of a row: down now, does not go on, a warning, advice, not read."""
     if row.location is not None or row.action is Action.DENY:
         return 0
     if row.action is None or row.action is Action.OFF:
         return 2 if row.error else 4
-    if row.rule in DOWN:
-        return 0
-    return 1 if row.rule in ONGOING else 2 if row.action is Action.WARN or row.fixed else 3
+    if _fails_now(row):
+        return row.declared.urgency
+    return 2 if row.action is Action.WARN or row.fixed else 3
 
 
-_OF_DRAINS: Final = (
-    "vm-pinned-to-one-node",
-    "vm-single-candidate-node",
-    "vm-live-migrate-not-migratable",
-    "vmi-not-migratable",
-    "vm-rerun-on-failure-drain-stop",
-    "vm-migratability-unknown",
-    "vm-eviction-strategy-default",
-    "vm-shutdown-on-drain",
-    "vm-run-strategy-no-recovery",
+def _fails_now(row: ReportRow) -> bool:
+    return row.declared.urgency < Urgency.LATER
+
+
+_READS: Final = (
+    *("kubectl edit ", "kubectl get ", "kubectl describe ", "kubectl logs ", "kubectl exec "),
+    "virtctl ",
 )
-"""Rules about what a drain, or the loss of a node, would do to a VM that runs.
-
-The one that says most is first.
-"""
-_CANNOT_RUN: Final = frozenset(("vm-start-stuck", "vm-instancetype-missing"))
-"""Rules about a VM that does not run before something changes."""
-_STRATEGIES: Final = frozenset(_OF_DRAINS) - {"vm-run-strategy-no-recovery"}
-_READS: Final = ("kubectl edit ", "kubectl get ", "kubectl describe ", "kubectl logs ", "kubectl exec ", "virtctl ")
 """Commands that several causes may share: they show an object, or have it edited or restarted."""
 _SHARED: Final = 40
 """Characters that messages about one cause have in common.
 
 That is the cause itself, which rules take from one function.
 """
-_MOST: Final = 8
-"""Causes with the same command that a row is compared with."""
 _SHARED_OF_OBJECT: Final = 60
 """The same of two rules about one object, whose own words may be alike."""
-_EFFECTS: Final = frozenset(
-    ("migration-retry-loop", "node-drain-held", "node-update-held", "node-without-health-check", "vmi-evacuation-stuck")
-)
-"""Rules about what something else leads to.
-
-The rule about the cause itself has more room for the remedy.
-"""
+_MOST: Final = 8
+"""Causes with the same command that a row is compared with."""
 
 
 def _by_vm(rows: Sequence[ReportRow]) -> list[ReportRow]:
@@ -168,9 +90,11 @@ def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
 def _is_one(one: ReportRow, other: ReportRow, *, is_read: bool) -> bool:
     """Return whether rows with one command have one cause.
 
-    Rows of one rule about one object are about different places of it. What a drain would do does not say that one waits.
+    Rows of one rule about one object are about different places of it. What a drain would do does
+    not say that one waits.
     """
-    if {one.rule, other.rule} & _EFFECTS and {one.rule, other.rule} & set(_OF_DRAINS):
+    both = (one.declared, other.declared)
+    if any(each.effect for each in both) and any(each.drain_advice for each in both):
         return False
     if is_read:
         return _is_same(one, other, _SHARED)
@@ -179,9 +103,9 @@ def _is_one(one: ReportRow, other: ReportRow, *, is_read: bool) -> bool:
 
 def _by_object(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows without those that repeat why something fails now with the same object."""
-    failing = {_vm(row): [row] for row in reversed(rows) if row.rule in ONGOING and _counts(row)}
+    failing = {_vm(row): [row] for row in reversed(rows) if _fails_now(row) and _counts(row)}
     for row in rows:
-        if row.rule in _OF_DRAINS:  # they have a remedy of their own, and are numerous
+        if row.declared.drain_advice:  # they have a remedy of their own, and are numerous
             continue
         group = failing.get(_vm(row), [row])
         if group[0] is not row and _counts(row) and _is_same(group[0], row, _SHARED_OF_OBJECT):
@@ -219,19 +143,24 @@ _NAME: Final = re.compile(r"\d|[a-z][-/][a-z]")
 
 
 def _without_advice(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return the rows without advice about drains of VMs that cannot run, which names its rules."""
-    stuck = {_vm(row): row for row in reversed(rows) if row.rule in _CANNOT_RUN and _counts(row)}
+    """Return the rows without advice about drains of VMs that are down, which names its rules."""
+    down = {_vm(row): row for row in reversed(rows) if _is_down_vm(row)}
     later: dict[int, list[ReportRow]] = {}
     for row in rows:
-        cause = stuck.get(_vm(row)) if row.result.obj.kind in _KINDS else None
+        cause = down.get(_vm(row)) if row.result.obj.kind in _KINDS else None
         if cause is not None and (_is_advice(row) or _is_cause(row.unseen, cause)):
             later.setdefault(id(cause), []).append(row)
     dropped = {id(row) for group in later.values() for row in group}
     return [_later(row, later.get(id(row), ())) for row in rows if id(row) not in dropped]
 
 
+def _is_down_vm(row: ReportRow) -> bool:
+    kind, urgency = row.result.obj.kind, row.declared.urgency
+    return kind == VM.kind and urgency is Urgency.DOWN and _counts(row)
+
+
 def _is_advice(row: ReportRow) -> bool:
-    return row.rule in _OF_DRAINS and _counts(row) and row.action is not Action.DENY
+    return bool(row.declared.drain_advice) and _counts(row) and row.action is not Action.DENY
 
 
 def _is_cause(unseen: str, cause: ReportRow) -> bool:
@@ -252,14 +181,14 @@ def _by_strategy(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the rows with one about the eviction strategy of each VM, and no further audits."""
     strategies: dict[Hashable, list[ReportRow]] = {}
     for row in rows:
-        if row.rule in _STRATEGIES and _counts(row):
+        if row.declared.drain_advice > DrainAdvice.LOSS and _counts(row):
             strategies.setdefault(_vm(row), []).append(row)
     return _joined(rows, map(_of_strategy, strategies.values()))
 
 
 def _of_strategy(rows: Sequence[ReportRow]) -> list[ReportRow]:
     """Return the row that says most, with the audits of other rules."""
-    first = max(rows, key=lambda row: (row.action or Action.OFF, -_OF_DRAINS.index(row.rule)))
+    first = max(rows, key=lambda row: (row.action or Action.OFF, row.declared.drain_advice))
     return [first, *(row for row in rows if row.action is Action.AUDIT and row.rule != first.rule)]
 
 
@@ -284,7 +213,7 @@ def _joined(rows: Sequence[ReportRow], groups: Iterable[Sequence[ReportRow]]) ->
     for group in groups:
         if len(group) < 2:
             continue
-        first = max(group, key=lambda row: (row.action or Action.OFF, row.rule not in _EFFECTS))
+        first = max(group, key=lambda row: (row.action or Action.OFF, not row.declared.effect))
         rest = [row for row in group if row is not first]
         alike = [row for row in rest if _is_alike(row, first)]
         others = [name for row in rest if not _is_alike(row, first) for name in _names(row, first)]

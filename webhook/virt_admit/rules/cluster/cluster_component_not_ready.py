@@ -20,6 +20,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     rule,
 )
 
@@ -28,6 +29,7 @@ from virt_admit.rule import (
     kinds=(KUBEVIRT, HCO, CDI),
     reads=component_states.READS,
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -10,13 +10,25 @@ not answer. ``virt-admit upgrade`` has the whole reason, and the remedy with its
 from virt_admit.model import messages
 from virt_admit.model.commands import shell
 from virt_admit.model.node_updates import operator_updates
-from virt_admit.rule import SUBSCRIPTION, Action, Context, Finding, Findings, Object, ProblemCause, problem_of, rule
+from virt_admit.rule import (
+    SUBSCRIPTION,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    Urgency,
+    problem_of,
+    rule,
+)
 
 
 @rule(
     kinds=(SUBSCRIPTION,),
     reads=operator_updates.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

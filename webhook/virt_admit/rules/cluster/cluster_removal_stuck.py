@@ -24,6 +24,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     problem_of,
     rule,
 )
@@ -33,6 +34,7 @@ from virt_admit.rule import (
     kinds=(KUBEVIRT, CDI, HCO),
     reads=removed_operators.READS,
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     at_admission=False,
     of_deleted=True,
     sources=(

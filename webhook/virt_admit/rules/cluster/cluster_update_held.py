@@ -11,7 +11,7 @@ the channel goes beyond the present one.
 from virt_admit.model.commands import shell
 from virt_admit.model.messages import advice_of, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
-from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, rule, union
+from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 _LONGEST = 160
 
@@ -20,6 +20,7 @@ _LONGEST = 160
     kinds=(CLUSTER_VERSION,),
     reads=union(cluster_updates.READS, updaters.READS),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -17,6 +17,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     problem_of,
     rule,
 )
@@ -26,6 +27,7 @@ from virt_admit.rule import (
     kinds=(MANAGED_CHART,),
     reads=managed_charts.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -15,13 +15,14 @@ from virt_admit.model.commands import about, shell
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, rule, union
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
 
 @rule(
     kinds=(NHC, MHC, CAPI_MHC),
     reads=union(reported_status.READS, control_plane_deadlocks.READS),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="RemediationRefused",
     at_admission=False,
     sources=(

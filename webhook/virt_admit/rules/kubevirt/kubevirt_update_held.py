@@ -10,13 +10,26 @@ then goes on by itself. Do not edit the DaemonSet: virt-operator sets it back.
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.messages import command_of
-from virt_admit.rule import KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, ProblemCause, problem_of, rule
+from virt_admit.rule import (
+    KUBEVIRT,
+    NODE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    ProblemCause,
+    Urgency,
+    problem_of,
+    rule,
+)
 
 
 @rule(
     kinds=(KUBEVIRT,),
     reads=kubevirt_updates.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=("kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade",),

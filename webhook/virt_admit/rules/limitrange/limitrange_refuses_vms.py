@@ -21,6 +21,7 @@ from virt_admit.rule import (
     Object,
     ProblemCause,
     Unseen,
+    Urgency,
     gather,
     problem_of,
     rule,
@@ -40,6 +41,7 @@ from virt_admit.rule import (
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="MigrationImpossible",
     at_admission=False,
     sources=(

@@ -32,6 +32,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     rule,
     union,
 )
@@ -49,6 +50,7 @@ _REPLICAS = ("spec.replicas", "status.readyReplicas")
         {MACHINE: (), CAPI_MACHINE: (), MACHINE_SET: _REPLICAS, CAPI_MACHINE_SET: _REPLICAS},
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="MachineWithoutNode",
     at_admission=False,
     sources=(

@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import cut_middle, ended, names
-from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, rule
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule
 
 _BLOCKS: Final = ("Critical", "Error")
 _OVER: Final = frozenset(("Archived", "Executing", "Succeeded"))
@@ -47,6 +47,7 @@ _REMEDIES: Final = {
     kinds=(FORKLIFT_PLAN,),
     reads=union(clock.READS, {FORKLIFT_PLAN: ()}),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubev2v/forklift:pkg/controller/plan/validation.go",

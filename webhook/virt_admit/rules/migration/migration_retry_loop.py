@@ -35,6 +35,7 @@ from virt_admit.rule import (
     Object,
     ProblemCause,
     ProblemId,
+    Urgency,
     problem_of,
     rule,
 )
@@ -44,6 +45,8 @@ from virt_admit.rule import (
     kinds=(VMI,),
     reads=vm_outcomes.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
+    effect=True,
     at_admission=False,
     sources=(
         "OpenShift Virtualization, Updates 6.2.1",

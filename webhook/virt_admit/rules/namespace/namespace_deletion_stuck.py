@@ -24,6 +24,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     Unseen,
+    Urgency,
     rule,
 )
 
@@ -32,6 +33,7 @@ from virt_admit.rule import (
     kinds=(NAMESPACE,),
     reads=stuck_deletions.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     of_deleted=True,
     sources=(

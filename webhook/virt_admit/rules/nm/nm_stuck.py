@@ -9,12 +9,26 @@ give up, delete the NodeMaintenance, which also uncordons the node.
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import NM, NM_KUBEVIRT, Action, Context, Finding, Findings, Object, count, cut, names, rule
+from virt_admit.rule import (
+    NM,
+    NM_KUBEVIRT,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    count,
+    cut,
+    names,
+    rule,
+)
 
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="DrainBlocked",
     at_admission=False,
     sources=(

@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, rule, union
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Operation, Unseen, Urgency, rule, union
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
 _REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
@@ -29,6 +29,7 @@ _REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the re
     reads=union(vmi_evictions.EVICTION_READS, {NODE: CONDITIONS}),
     operations=(Operation.CREATE,),
     action=Action.DENY,
+    urgency=Urgency.STUCK,
     event="DrainBlocked",
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

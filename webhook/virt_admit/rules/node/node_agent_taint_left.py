@@ -10,13 +10,14 @@ pod off the node: no VM starts or arrives there, and drains of other nodes do no
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.messages import sentence
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule, union
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(
     kinds=(NODE,),
     reads=union(left_taints.READS, {NODE: NAME}),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "cilium/cilium:Documentation/installation/taints.rst",

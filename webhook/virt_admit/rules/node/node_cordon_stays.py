@@ -9,13 +9,14 @@ where the report says so: most controllers cordon the node again.
 
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import cordoners
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, cut, rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Urgency, cut, rule
 
 
 @rule(
     kinds=(NODE,),
     reads=cordoners.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="NodeCordonStays",
     at_admission=False,
     sources=(

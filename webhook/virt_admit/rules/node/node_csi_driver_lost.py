@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import advice_of, command_of, names
-from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
@@ -28,6 +28,7 @@ from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Objec
         {POD: ("metadata.creationTimestamp", "spec.nodeName", "status.phase")},
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubernetes/kubernetes:pkg/controller/daemon/daemon_controller.go#NodeShouldRunDaemonPod",

@@ -31,6 +31,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     rule,
     union,
 )
@@ -50,6 +51,8 @@ _TOLD = (ProblemCause.NODE_SILENT, ProblemCause.NODE_CANNOT_END_PODS)
         {CAPI_MACHINE: ("metadata.deletionTimestamp",), MACHINE: ("metadata.deletionTimestamp",)},
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
+    effect=True,
     event="DrainBlocked",
     at_admission=False,
     sources=(

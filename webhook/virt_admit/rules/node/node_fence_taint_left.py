@@ -12,13 +12,14 @@ one that an administrator set has to be removed.
 from virt_admit.model.commands import shell
 from virt_admit.model.messages import cut, ended
 from virt_admit.model.remediation import fence_taints
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
     kinds=(NODE,),
     reads=fence_taints.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="FenceTaintLeft",
     at_admission=False,
     sources=(

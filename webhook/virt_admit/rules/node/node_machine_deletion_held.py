@@ -29,6 +29,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     cut,
     rule,
     union,
@@ -54,6 +55,7 @@ test of its operator gives a roll-out of three virtual machines an hour."""
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="DeletionHeld",
     at_admission=False,
     sources=(

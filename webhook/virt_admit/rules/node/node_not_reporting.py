@@ -25,6 +25,7 @@ from virt_admit.rule import (
     Object,
     ProblemCause,
     Unseen,
+    Urgency,
     count,
     gather,
     names,
@@ -45,6 +46,7 @@ from virt_admit.rule import (
         {VMI: ("metadata.name",)},
     ),
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     event="NodeNotReporting",
     at_admission=False,
     sources=(

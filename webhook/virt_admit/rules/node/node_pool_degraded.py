@@ -22,6 +22,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     problem_of,
     rule,
     union,
@@ -36,6 +37,7 @@ _KINDS = ("NodeDegraded", "RenderDegraded", "Degraded")
     kinds=(MACHINE_CONFIG_POOL,),
     reads=union(clock.READS, {MACHINE_CONFIG_POOL: ()}),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

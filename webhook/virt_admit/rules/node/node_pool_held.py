@@ -18,6 +18,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     cut,
     rule,
 )
@@ -27,6 +28,7 @@ from virt_admit.rule import (
     kinds=(MACHINE_CONFIG_POOL,),
     reads=away_nodes.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -8,13 +8,14 @@ give it up, and without ``--lock-ttl`` the lock never expires. No node gets its 
 
 from virt_admit.model.messages import capital, cut
 from virt_admit.model.node_updates import kured
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
     kinds=(NODE,),
     reads=kured.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="NodeRebootHeld",
     at_admission=False,
     sources=(

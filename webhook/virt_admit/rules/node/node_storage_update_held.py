@@ -10,13 +10,14 @@ goes on by itself.
 
 from virt_admit.forecasts.drain.control import px_updates
 from virt_admit.model.messages import advice_of, command_of, ended
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ProblemCause, problem_of, rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ProblemCause, Urgency, problem_of, rule
 
 
 @rule(
     kinds=(NODE,),
     reads=px_updates.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -10,13 +10,14 @@ address of the cloud. It then removes the taint itself.
 
 from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.messages import advice_of, capital, command_of
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
     kinds=(NODE,),
     reads=node_initializers.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="NodeUninitialized",
     at_admission=False,
     sources=(

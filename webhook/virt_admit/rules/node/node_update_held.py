@@ -23,6 +23,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     problem_of,
     rule,
     union,
@@ -39,6 +40,8 @@ from virt_admit.rule import (
         {HARVESTER_UPGRADE: ()},
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
+    effect=True,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -39,6 +39,7 @@ _AWAY: Final = ("spec.taints", "spec.unschedulable", "status.conditions.lastTran
         {VMI: ("metadata.name",), VM: ("metadata.name",), NODE: _AWAY},
     ),
     action=Action.WARN,
+    effect=True,
     at_admission=False,
     sources=(
         "OpenShift Virtualization, Nodes 10.5, Run strategies and remediation",

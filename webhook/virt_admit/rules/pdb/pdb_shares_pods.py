@@ -23,6 +23,7 @@ from virt_admit.rule import (
     Object,
     ProblemCause,
     Unseen,
+    Urgency,
     count,
     names,
     problem_of,
@@ -43,6 +44,7 @@ from virt_admit.rule import (
         ),
     },
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="DrainBlocked",
     at_admission=False,
     sources=(

@@ -40,6 +40,7 @@ from virt_admit.rule import (
     Path,
     ProblemCause,
     Unseen,
+    Urgency,
     count,
     gather,
     names,
@@ -54,6 +55,7 @@ from virt_admit.rule import (
         {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)}, workloads.READS, role_budgets.READS
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="DrainBlocked",
     at_admission=False,
     sources=(

@@ -20,6 +20,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     rule,
     union,
 )
@@ -29,6 +30,7 @@ from virt_admit.rule import (
     kinds=(VM_RESTORE, VM_CLONE, VM_SNAPSHOT),
     reads=union(held_copies.READS, clock.READS),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/storage/snapshot/restore.go#updateVMRestore",

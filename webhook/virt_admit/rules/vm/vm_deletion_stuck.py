@@ -10,13 +10,14 @@ or its pod exists.
 
 from virt_admit.forecasts.drain.control import deletion_fields
 from virt_admit.model.messages import ended, sentence
-from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
     kinds=(VM,),
     reads=deletion_fields.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     of_deleted=True,
     sources=(

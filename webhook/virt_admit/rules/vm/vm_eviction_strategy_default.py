@@ -23,7 +23,19 @@ from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Operation, Patch, param, rule
+from virt_admit.rule import (
+    Action,
+    Cause,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    Operation,
+    Patch,
+    param,
+    rule,
+)
 
 MARK: Final = "virt-admit.io/never-migrate"
 
@@ -42,6 +54,7 @@ class Params:
     reads=migratability.READS,
     operations=(Operation.CREATE,),
     action=Action.AUDIT,
+    drain_advice=DrainAdvice.STRATEGY,
     params=Params(),
     fixable=True,
     fix_by_default=True,

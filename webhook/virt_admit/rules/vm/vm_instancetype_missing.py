@@ -8,13 +8,14 @@ concerns VMs that have never started.
 
 from virt_admit.model.kubevirt.instances import expand
 from virt_admit.model.messages import sentence
-from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, Urgency, rule
 
 
 @rule(
     kinds=(VM, POOL),
     reads=expand.READS,
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/instancetype/controller/vm/controller.go#Sync",

@@ -22,6 +22,7 @@ from virt_admit.rule import (
     VMIRS,
     Action,
     Context,
+    DrainAdvice,
     Finding,
     Findings,
     Object,
@@ -36,6 +37,7 @@ from virt_admit.rule import (
     kinds=(VM, POOL, VMIRS, VMI),
     reads=union(migratability.READS, changed_disks.of_judged_vm(changed_disks.DISK_READS)),
     action=Action.WARN,
+    drain_advice=DrainAdvice.NO_MIGRATION,
     event="DrainBlocked",
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",

@@ -22,6 +22,7 @@ from virt_admit.rule import (
     Action,
     Cluster,
     Context,
+    DrainAdvice,
     Finding,
     Findings,
     Object,
@@ -37,6 +38,7 @@ _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
     kinds=(VM, POOL, VMIRS, VMI),
     reads=union(migratability.READS, vmis.READS),
     action=Action.AUDIT,
+    drain_advice=DrainAdvice.UNKNOWN,
     at_admission=False,
     sources=("kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition",),
 )

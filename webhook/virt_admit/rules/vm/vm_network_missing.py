@@ -11,13 +11,14 @@ from virt_admit.model import messages
 from virt_admit.model.kubernetes.kinds import NAD
 from virt_admit.model.kubernetes.reads import NAME
 from virt_admit.model.kubevirt.instances import networks, vmis, vms
-from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, problem_of, rule
+from virt_admit.rule import VM, VMI, Action, Context, Finding, Findings, Object, Urgency, problem_of, rule
 
 
 @rule(
     kinds=(VM, VMI),
     reads={NAD: NAME, VMI: ("spec.networks", "status.phase")},
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/network/multus/nad.go#NetworkToResource",

@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, show
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, show
 
 
 @rule(
@@ -22,6 +22,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, sh
     only_with=("nodeSelector", "affinity", "instancetype"),
     reads=migratability.READS,
     action=Action.WARN,
+    drain_advice=DrainAdvice.NO_NODE,
     event="MigrationImpossible",
     sources=(
         "kubevirt/kubevirt#9585",

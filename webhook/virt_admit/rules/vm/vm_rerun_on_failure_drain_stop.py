@@ -9,7 +9,7 @@ is recreated on another node; the code does not do that.)
 
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import POOL, VM, Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule
 
 
 @rule(
@@ -17,6 +17,7 @@ from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object
     only_with=("runStrategy",),
     reads=migratability.READS,
     action=Action.WARN,
+    drain_advice=DrainAdvice.STAYS_OFF,
     sources=("kubevirt/kubevirt#9823", "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy"),
 )
 def check(vm: Object, context: Context) -> Findings:

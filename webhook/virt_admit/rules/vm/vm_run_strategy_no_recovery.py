@@ -8,12 +8,13 @@ shuts it down, the VM stays off until an administrator starts it.
 
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
-from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import POOL, VM, Action, Context, DrainAdvice, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(VM, POOL),
     action=Action.AUDIT,
+    drain_advice=DrainAdvice.LOSS,
     at_admission=False,
     sources=("kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy",),
 )

@@ -9,13 +9,14 @@ may be intended, but the owners of the VM should know about it before the mainte
 from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import POOL, VM, Action, Context, Finding, Findings, Object, Unseen, problem_of, rule
+from virt_admit.rule import POOL, VM, Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, problem_of, rule
 
 
 @rule(
     kinds=(VM, POOL),
     reads=migratability.READS,
     action=Action.AUDIT,
+    drain_advice=DrainAdvice.STRATEGY,
     at_admission=False,
     sources=("kubevirt/kubevirt:pod-eviction-admitter.go#admitLauncherPod",),
 )

@@ -14,13 +14,14 @@ from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.rule import Action, Context, Finding, Findings, Object, names, rule, union
+from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, names, rule, union
 
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
     reads=union(migratability.READS, permanent_constraints.READS),
     action=Action.WARN,
+    drain_advice=DrainAdvice.NO_NODE,
     event="MigrationImpossible",
     sources=(
         "kubevirt/kubevirt#9585",

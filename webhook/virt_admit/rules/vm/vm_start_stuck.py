@@ -29,6 +29,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     problem_of,
     rule,
 )
@@ -47,6 +48,7 @@ _NORMAL: Final = 300
         start_fields.READS, down_vms.READS, clock.READS, {VM: CONDITIONS, VMI: ("metadata.creationTimestamp",)}
     ),
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#startVMI",

@@ -11,13 +11,14 @@ replaces the gate.
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.rule import KUBEVIRT, VM, VMI, Action, Context, Finding, Findings, Object, cut, rule, show
+from virt_admit.rule import KUBEVIRT, VM, VMI, Action, Context, Finding, Findings, Object, Urgency, cut, rule, show
 
 
 @rule(
     kinds=(VM,),
     reads={KUBEVIRT: (), VMI: ("status.phase",)},
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleVolumeRequests",

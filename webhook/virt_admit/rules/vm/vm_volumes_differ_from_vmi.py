@@ -24,6 +24,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     cut,
     problem_of,
     rule,
@@ -34,6 +35,7 @@ from virt_admit.rule import (
     kinds=(VM,),
     reads=changed_disks.of_judged_vm(changed_disks.READS),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#handleVolumeUpdateRequest",

@@ -25,6 +25,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     rule,
     union,
 )
@@ -55,6 +56,7 @@ from virt_admit.rule import (
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vmi/storage.go#processHotplugVolumeStatus",

@@ -11,7 +11,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, problem_of, rule, union
+from virt_admit.rule import VMI, Action, Context, DrainAdvice, Finding, Findings, Object, problem_of, rule, union
 
 _ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and restart it."
 
@@ -20,6 +20,7 @@ _ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and resta
     kinds=(VMI,),
     reads=union(expand.STRATEGY_READS, changed_disks.DISK_READS),
     action=Action.AUDIT,
+    drain_advice=DrainAdvice.NO_MIGRATION,
     event="DrainBlocked",
     at_admission=False,
     sources=(

@@ -22,6 +22,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     cut,
     rule,
     union,
@@ -44,6 +45,7 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculatePausedCondition",

@@ -24,6 +24,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    Urgency,
     problem_of,
     rule,
     union,
@@ -49,6 +50,7 @@ from virt_admit.rule import (
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handleTargetPodCreation",

@@ -13,13 +13,14 @@ from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
 from virt_admit.model.messages import advice_of, command_of, ended
 from virt_admit.model.node_updates import cordoners
-from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, cut, rule, union
+from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
 
 @rule(
     kinds=(VMI,),
     reads=union(stuck_starts.READS, quotas.READS, candidates.READS, cordoners.READS, changed_disks.READS, {VMI: ()}),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/vmi/volume-hotplug.go",

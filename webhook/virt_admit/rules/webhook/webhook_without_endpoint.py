@@ -45,6 +45,7 @@ from virt_admit.rule import (
     Path,
     ProblemCause,
     Unseen,
+    Urgency,
     problem_of,
     rule,
     union,
@@ -112,6 +113,7 @@ _NEEDED = {
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.DOWN,
     event="WebhookWithoutEndpoint",
     at_admission=False,
     sources=(

@@ -27,6 +27,7 @@ from virt_admit.rule import (
     Finding,
     Findings,
     Object,
+    Urgency,
     count,
     cut,
     rule,
@@ -49,6 +50,7 @@ GOES_ON = "KubeVirt goes on by itself; those that cannot migrate wait for a rest
     kinds=(KUBEVIRT,),
     reads=union(vm_outcomes.READS, harvester_upgrades.READS, {HARVESTER_UPGRADE: ()}),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=("kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater.go#sync",),
 )
