@@ -8,13 +8,14 @@ happens, and no error or event says so. A warning names what waits for it; witho
 
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates.operators import paused_clusters
-from virt_admit.rule import CAPI_CLUSTER, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import CAPI_CLUSTER, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 @rule(
     kinds=(CAPI_CLUSTER,),
     reads=paused_clusters.READS,
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
     sources=(

@@ -15,7 +15,7 @@ from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.messages import advice_of, capital, command_of
-from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Findings, Object, rule, union
+from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(
@@ -36,6 +36,7 @@ from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Fin
         },
     ),
     action=Action.WARN,
+    urgency=Urgency.STUCK,
     at_admission=False,
     sources=(
         "projectcalico/calico:node/pkg/health/health.go#checkBIRDReady",
