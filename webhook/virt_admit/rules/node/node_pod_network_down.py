@@ -24,8 +24,14 @@ from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Fin
         pod_networks.READS,
         node_health.READS,
         {
-            NODE: ("metadata.labels", "status.conditions"),
+            NODE: (
+                "metadata.annotations.projectcalico.org/IPv4Address",
+                "metadata.labels",
+                "status.addresses",
+                "status.conditions",
+            ),
             POD: (
+                "spec.containers.env",
                 "spec.containers.name",
                 "spec.containers.resources",
                 "status.conditions",

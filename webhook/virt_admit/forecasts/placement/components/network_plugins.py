@@ -17,7 +17,7 @@ from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, POD
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 
@@ -77,29 +77,48 @@ def repair(broken: BrokenPod, cluster: Cluster) -> str:
 
 
 def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
-    """Return what gives calico-node the address of its own node; empty: it does not say that another node has its address.
+    """Return what gives calico-node the address of its own node; empty: nothing says that it has another one.
 
-    By default it takes that of the first interface, which on hosts with bridges may be the same on each of them
-    (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflicts).
+    By default it takes that of the first interface, which on hosts with bridges may be the same on
+    each of them (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflicts).
     """
-    taken = _TAKEN.search(broken.why)
-    if taken is None:
+    found = _TAKEN.search(broken.why)
+    foreign = found[1] if found is not None else _foreign_address(broken.pod, cluster)
+    if not foreign or _METHOD in _chosen(broken.pod):
         return ""
-    way = f"let calico-node use the node's own address instead of {taken[1]}"
-    daemon = find(cluster, DAEMON_SET, broken.pod.namespace, node_pods.daemon(broken.pod))
+    way = f"let calico-node use the node's own address instead of {foreign}"
+    name = node_pods.daemon(broken.pod)
+    daemon = find(cluster, DAEMON_SET, broken.pod.namespace, name)
     owner = daemon.controller if daemon is not None else None
     if owner is not None:
-        field = "spec.calicoNetwork.nodeAddressAutodetectionV4"
-        edit = shell("kubectl", "edit", (owner["kind"].text or "").lower(), argument(owner["name"].text or ""))
-        return typed(f"{way} ({field} of {owner['kind'].text} {owner['name'].text})", edit)
-    method = "IP_AUTODETECTION_METHOD=kubernetes-internal-ip"
-    name = node_pods.daemon(broken.pod)
-    command = shell(
-        "kubectl", "set", "env", f"daemonset/{name}", "-n", broken.pod.namespace, "-c", "calico-node", method
-    )
-    return typed(f"{way} (IP_AUTODETECTION_METHOD of DaemonSet {name}), before another node restarts", command)
+        kind, top = owner["kind"].text or "", owner["name"].text or ""
+        field = f"spec.calicoNetwork.nodeAddressAutodetectionV4 of {kind} {top}"
+        return typed(f"{way} ({field})", shell("kubectl", "edit", kind.lower(), argument(top)))
+    container = ("-n", broken.pod.namespace, "-c", "calico-node")
+    setting = f"{_METHOD}=kubernetes-internal-ip"
+    command = shell("kubectl", "set", "env", f"daemonset/{name}", *container, setting)
+    return typed(f"{way} ({_METHOD} of DaemonSet {name}), before another node restarts", command)
 
 
+def _foreign_address(pod: Object, cluster: Cluster) -> str:
+    """Return the address with which Calico announces the node of a pod, if that is none of the node's own."""
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    announced = (node.annotations.get(_ANNOUNCED) or "").partition("/")[0] if node is not None else ""
+    if node is None or not announced or pod.labels.get("k8s-app") != "calico-node":
+        return ""
+    own = {each["address"].text for each in node.at("status", "addresses").items()}
+    return announced if own and announced not in own else ""
+
+
+def _chosen(pod: Object) -> set[str]:
+    """Return the settings of a pod that choose an address on purpose."""
+    boxes = pod.at("spec", "containers").items()
+    given = (each for box in boxes for each in box["env"].items() if each["value"].text != "first-found")
+    return {each["name"].text or "" for each in given}
+
+
+_METHOD: Final = "IP_AUTODETECTION_METHOD"
+_ANNOUNCED: Final = "projectcalico.org/IPv4Address"
 _TAKEN: Final = re.compile(r"already using the IPv[46] address ([\da-fA-F.:]{3,45})")
 
 
