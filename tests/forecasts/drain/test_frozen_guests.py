@@ -1,4 +1,5 @@
-"""A guest that a running backup has frozen is not to be thawed by hand; one that stays frozen is."""
+"""A guest that a running backup has frozen is not to be thawed by hand; one that stays frozen
+is."""
 
 from tests.healthy.parts import ago
 from virt_admit.forecasts.drain.guests import frozen_guests

@@ -99,7 +99,8 @@ CALICO = {"k8s-app": "calico-node"}
 
 
 def without_routes(*broken):
-    """Return what a drain of n1 does to its VM where calico-node of these nodes has no session with any other node."""
+    """Return what a drain of n1 does to its VM where calico-node of these nodes has no session with
+    any other node."""
     items = workloads.multus_that_does_not_answer().items
     for each in items:
         if each["kind"] == "Pod" and each["metadata"].get("labels", {}).get("app") == "multus":

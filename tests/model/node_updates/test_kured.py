@@ -112,7 +112,8 @@ def test_an_annotation_that_is_nested_too_deep() -> None:
 
 
 def delayed(*arguments: str, at: str = "2026-01-01T11:30:00Z") -> str:
-    """Return what is said of the lock of a node that became Ready at a time, with these arguments of kured."""
+    """Return what is said of the lock of a node that became Ready at a time, with these arguments
+    of kured."""
     spec = {"template": {"spec": {"containers": [{"args": list(arguments)}]}}}
     notes = {kured.LOCK: json.dumps(lock("a", since="2026-01-01T11:20:00Z", lasts=2 * HOUR))}
     daemon = manifest("apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": notes}, spec=spec)

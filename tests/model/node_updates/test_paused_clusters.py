@@ -1,4 +1,5 @@
-"""A Cluster of Cluster API that is paused is named by the drain of its VMs, by the upgrade and by its pools."""
+"""A Cluster of Cluster API that is paused is named by the drain of its VMs, by the upgrade and by
+its pools."""
 
 from tests.healthy.parts import ago
 from virt_admit.forecasts.drain import vmi_evictions
@@ -101,3 +102,14 @@ def test_the_pool_of_a_paused_cluster():
     assert found.reason.startswith("Cluster tenant/team is paused for 2 h (spec.paused)")
     assert list(pool_obstacles.paused(Object(pool()), world(owner(since=ago(), paused=False)))) == []
     assert paused_clusters.of_vmi(Object({**VMI, "metadata": {"name": "a", "namespace": "b"}}), paused) is None
+
+
+def test_a_pool_that_is_paused_by_an_annotation():
+    marked = pool()
+    marked["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": "true"}
+    (found,) = pool_obstacles.paused(Object(marked), world(marked))
+
+    assert "MachineDeployment tenant/md is paused (annotation cluster.x-k8s.io/paused)" in found.reason
+    assert found.remedy.endswith(
+        "kubectl annotate machinedeployments.cluster.x-k8s.io md -n tenant cluster.x-k8s.io/paused-"
+    )

@@ -173,7 +173,8 @@ def _runs_here(cluster: Cluster) -> bool:
 
 
 def _ready_mover(who: str, cluster: Cluster) -> Object | None:
-    """Return a ready pod of Cluster API provider KubeVirt, if that moves a VM; None: none is known."""
+    """Return a ready pod of Cluster API provider KubeVirt, if that moves a VM; None: none is
+    known."""
     known = cluster.known(POD) if "(CAPK)" in who else ()
     pods = (pod for pod in known if pod.name.startswith(_MOVERS[0]))
     return next((pod for pod in pods if pod.condition("Ready")["status"].text == "True"), None)

@@ -1,11 +1,14 @@
 """Nodes whose agent of the pod network does not work: kube-scheduler knows nothing of it.
 
-Some plugins ask a server in this agent's pod for each new pod, so that no pod starts without it. Others start pods without
-theirs, but nothing may reach them: calico-node is not ready if it has no BGP session with any node, or if Felix, which
-programs the routes of new pods, is not; flannel and kube-router write the routes to the other nodes. Sources:
-k8snetworkplumbingwg/multus-cni:cmd/multus-daemon/main.go; cilium/cilium:plugins/cilium-cni/cmd/cmd.go#Add;
-ovn-kubernetes/ovn-kubernetes:go-controller/pkg/cni/cniserver.go; kubeovn/kube-ovn:pkg/daemon/handler.go;
-antrea-io/antrea:pkg/agent/cniserver/server.go; aws/amazon-vpc-cni-k8s:cmd/routed-eni-cni-plugin/cni.go;
+Some plugins ask a server in this agent's pod for each new pod, so that no pod starts without it.
+Others start pods without theirs, but nothing may reach them: calico-node is not ready if it has no
+BGP session with any node, or if Felix, which programs the routes of new pods, is not; flannel and
+kube-router write the routes to the other nodes. Sources:
+k8snetworkplumbingwg/multus-cni:cmd/multus-daemon/main.go;
+cilium/cilium:plugins/cilium-cni/cmd/cmd.go#Add;
+ovn-kubernetes/ovn-kubernetes:go-controller/pkg/cni/cniserver.go;
+kubeovn/kube-ovn:pkg/daemon/handler.go; antrea-io/antrea:pkg/agent/cniserver/server.go;
+aws/amazon-vpc-cni-k8s:cmd/routed-eni-cni-plugin/cni.go;
 projectcalico/calico:node/pkg/health/health.go#checkBIRDReady; issues projectcalico/calico#1628.
 """
 
@@ -48,7 +51,8 @@ _ROUTERS: Final = frozenset(
         ("k8s-app", "kube-router"),
     )
 )
-"""The same of agents without which pods start, but may be out of reach. Canal is Calico with the routes of flannel."""
+"""The same of agents without which pods start, but may be out of reach. Canal is Calico with the
+routes of flannel."""
 _MULTUS: Final = ("app", "multus")
 PATIENCE: Final = timedelta(minutes=5)
 """A restart or an update of the daemon takes less."""
@@ -61,7 +65,8 @@ def problem(cluster: Cluster, node: str) -> str:
 
 
 def doubt(cluster: Cluster, node: str) -> str:
-    """Return why pods of a node, and its VMs that arrive there, may be out of reach; empty: nothing says so."""
+    """Return why pods of a node, and its VMs that arrive there, may be out of reach; empty: nothing
+    says so."""
     pod = agent(cluster, node)
     return f"{BROKEN}{node} may not work, as {words(pod, cluster)}" if pod is not None and is_router(pod) else ""
 
@@ -73,7 +78,8 @@ def doubtful(cluster: Cluster) -> Mapping[str, str]:
 
 
 def remedy(cluster: Cluster, node: str) -> str:
-    """Return what repairs the pod network of a node, with a command; empty: its agent works, or is not known."""
+    """Return what repairs the pod network of a node, with a command; empty: its agent works, or is
+    not known."""
     pod = agent(cluster, node)
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if pod is None or broken is None:
@@ -82,7 +88,8 @@ def remedy(cluster: Cluster, node: str) -> str:
 
 
 def agent(cluster: Cluster, node: str) -> Object | None:
-    """Return the agent of the pod network on a node that does not work; None: it does, or is not known."""
+    """Return the agent of the pod network on a node that does not work; None: it does, or is not
+    known."""
     return entry(cluster, _failing, node)
 
 
@@ -101,7 +108,8 @@ def words(pod: Object, cluster: Cluster) -> str:
 
 
 def _failing(cluster: Cluster) -> Mapping[str, Object]:
-    """Return the agent that does not work, by node: of several the one without which no pod starts."""
+    """Return the agent that does not work, by node: of several the one without which no pod
+    starts."""
     pods = sorted(filter(None, each(cluster, POD, _daemon)), key=is_router, reverse=True)
     return {pod.at("spec", "nodeName").text or "": pod for pod in pods if _has_failed(pod, cluster)}
 

@@ -65,7 +65,8 @@ def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
 
 
 def reach(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return that a pod may go to a node whose pod network may not reach it, and no migration either; None: it does not."""
+    """Return that a pod may go to a node whose pod network may not reach it, and no migration
+    either; None: it does not."""
     doubtful, chosen = cluster.cached(pod_networks.doubtful), target.placement.candidates
     node = next((name for name in sorted(chosen) if name in doubtful), "")
     if not node:

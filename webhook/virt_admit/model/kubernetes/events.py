@@ -34,7 +34,8 @@ def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[
 
 
 _COMBINED: Final = "(combined from similar events): "
-"""What client-go writes before the message of the newest one (tools/record/events_cache.go#EventAggregate)."""
+"""What client-go writes before the message of the newest one
+(tools/record/events_cache.go#EventAggregate)."""
 
 
 def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:

@@ -195,7 +195,8 @@ def _length(duration: str) -> timedelta:
 
 
 def _back(lock: RebootLock, cluster: Cluster) -> datetime | None:
-    """Return since when the node with a lock is Ready again and takes pods; None: it does not, or has not rebooted."""
+    """Return since when the node with a lock is Ready again and takes pods; None: it does not, or
+    has not rebooted."""
     node = find(cluster, NODE, "", lock.node)
     if node is None or node.at("spec", "unschedulable").boolean:
         return None
@@ -245,7 +246,8 @@ def _arguments(daemon: Object) -> Iterator[str]:
 
 
 def _argument(daemon: Object, name: str) -> str:
-    """Return the value of an argument of kured, as ``30m`` of ``--lock-release-delay=30m``; empty: it is not set."""
+    """Return the value of an argument of kured, as ``30m`` of ``--lock-release-delay=30m``; empty:
+    it is not set."""
     given = (each.partition("=") for each in _arguments(daemon))
     return next((value for key, _, value in given if key == name), "")
 

@@ -1,11 +1,12 @@
 """The agent of the pod network does not work on a node that runs VMs.
 
-**Why.** With some plugins no pod starts there. With others, such as Calico, pods start, and the VMs of the node may be out
-of reach: a migration to the node or away from it may fail, because virt-handler sends the memory over the pod network. A
-drain of another node ends only if its VMs find a third one.
+**Why.** With some plugins no pod starts there. With others, such as Calico, pods start, and the VMs
+of the node may be out of reach: a migration to the node or away from it may fail, because
+virt-handler sends the memory over the pod network. A drain of another node ends only if its VMs
+find a third one.
 
-**Fix.** Repair the pod that the finding names before another node is drained or rebooted. A pod that is not ready for less
-than five minutes is not named: it is updated, or starts again.
+**Fix.** Repair the pod that the finding names before another node is drained or rebooted. A pod
+that is not ready for less than five minutes is not named: it is updated, or starts again.
 """
 
 from collections.abc import Iterator
@@ -62,7 +63,8 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
-    """Yield the message, the longest form first; nothing where the network works, or that is not known."""
+    """Yield the message, the longest form first; nothing where the network works, or that is not
+    known."""
     agent, unavailable = pod_networks.agent(cluster, node.name), _unavailable(node, cluster)
     if agent is None:
         if unavailable:
@@ -78,7 +80,8 @@ def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
 
 
 def _unavailable(node: Object, cluster: Cluster) -> str:
-    """Return what the condition NetworkUnavailable says if it is True for longer than a start takes; empty: it is not."""
+    """Return what the condition NetworkUnavailable says if it is True for longer than a start
+    takes; empty: it is not."""
     condition = node.condition("NetworkUnavailable")
     age = clock.since(condition["lastTransitionTime"].text, cluster)
     if condition["status"].text != "True" or age is None or age < pod_networks.PATIENCE:

@@ -39,7 +39,7 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     found = [(each.subscription, each.reason, each.remedy) for each in operator_updates.held(cluster)]
     found += [(update.kubevirt, update.reason, update.remedy)] if update is not None else []
     found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
-    found += [(each.cluster, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
+    found += [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
     storage = [
         StuckOperator(each.kind, each.namespace, each.name, each.reason, each.remedy)
         for each in px_updates.paused(cluster)

@@ -1,8 +1,10 @@
-"""Guests whose file systems are frozen: for a copy of their disks, or since what froze them did not thaw them.
+"""Guests whose file systems are frozen: for a copy of their disks, or since what froze them did not
+thaw them.
 
-virt-launcher thaws a guest by itself after five minutes, unless the freeze asks for another time. Velero freezes and thaws
-guests with the hooks on the pods of VMs while it copies their claims. To thaw a guest during the copy spoils it. Sources:
-kubevirt/kubevirt:cmd/virt-freezer/virt-freezer.go, :pkg/virt-launcher/virtwrap/manager.go#FreezeVMI, :docs/freeze.md;
+virt-launcher thaws a guest by itself after five minutes, unless the freeze asks for another time.
+Velero freezes and thaws guests with the hooks on the pods of VMs while it copies their claims. To
+thaw a guest during the copy spoils it. Sources: kubevirt/kubevirt:cmd/virt-freezer/virt-freezer.go,
+:pkg/virt-launcher/virtwrap/manager.go#FreezeVMI, :docs/freeze.md;
 vmware-tanzu/velero:pkg/apis/velero/v1/backup_types.go#BackupPhaseInProgress.
 """
 

@@ -3,7 +3,8 @@
 It declares no fields: the webhook, which keeps few fields of pods, says less.
 
 Sources: kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go (CrashLoopBackOff),
-:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses, :pkg/kubelet/prober/prober.go#probe (the event Unhealthy).
+:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses, :pkg/kubelet/prober/prober.go#probe (the
+event Unhealthy).
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def _fault(pod: Object) -> tuple[str, str]:
 
 
 def _probed(pod: Object, cluster: Cluster) -> str:
-    """Return what the readiness probe of a pod answers; empty: no event of the last minutes says it."""
+    """Return what the readiness probe of a pod answers; empty: no event of the last minutes says
+    it."""
     now = clock.now(cluster)
     for reason, said in events.warnings(pod, now - _RECENT if now is not None else None, cluster):
         if reason == "Unhealthy" and _PROBE in said:
@@ -124,7 +126,8 @@ def _end(pod: Object, name: str, ended: Field | None) -> str:
 
 
 def _last_words(said: str) -> str:
-    """Return the line of a termination message that most likely names the cause: the first one about an error.
+    """Return the line of a termination message that most likely names the cause: the first one
+    about an error.
 
     A message is written on purpose, or it is the end of the log (terminationMessagePolicy).
     """
@@ -137,7 +140,8 @@ _ERROR: Final = re.compile(
     r"error|fail|fatal|panic|already|cannot|can't|denied|refused|unable|invalid|not found", re.IGNORECASE
 )
 _PLACE: Final = re.compile(r"^(?:[\d:. -]{8,26} )?(?:\[\w+\](?:\[\d+\])? )?[\w/.-]+\.go \d+: ")
-"""``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line was written."""
+"""``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line
+was written."""
 
 
 def limit_of(pod: Object, name: str) -> str:
@@ -158,7 +162,8 @@ def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
 
 
 def _more_memory(pod: Object, container: str, logs: str, cluster: Cluster) -> str:
-    """Return what gives a container more memory: in its DaemonSet, unless that has an owner, which would take it back."""
+    """Return what gives a container more memory: in its DaemonSet, unless that has an owner, which
+    would take it back."""
     owner, limit = pod.controller, limit_of(pod, container)
     amount = f"more memory{f' than {limit}' if limit else ''}"
     if owner is None or owner["kind"].text != DAEMON_SET.kind:

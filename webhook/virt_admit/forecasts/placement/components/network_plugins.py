@@ -53,7 +53,8 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
 
 
 def broken_agent(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -> BrokenPod | None:
-    """Return the agent of a plugin that is not ready on the node of a pod; None: it is, or it gave others a network.
+    """Return the agent of a plugin that is not ready on the node of a pod; None: it is, or it gave
+    others a network.
 
     Arguments as above.
     """
@@ -77,7 +78,8 @@ def repair(broken: BrokenPod, cluster: Cluster) -> str:
 
 
 def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
-    """Return what gives calico-node the address of its own node; empty: nothing says that it has another one.
+    """Return what gives calico-node the address of its own node; empty: nothing says that it has
+    another one.
 
     By default it takes that of the first interface, which on hosts with bridges may be the same on
     each of them (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflicts).
@@ -101,7 +103,8 @@ def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
 
 
 def _foreign_address(pod: Object, cluster: Cluster) -> str:
-    """Return the address with which Calico announces the node of a pod, if that is none of the node's own."""
+    """Return the address with which Calico announces the node of a pod, if that is none of the
+    node's own."""
     node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
     announced = (node.annotations.get(_ANNOUNCED) or "").partition("/")[0] if node is not None else ""
     if node is None or not announced or pod.labels.get("k8s-app") != "calico-node":

@@ -124,7 +124,8 @@ def _quota(refused: _Refused) -> str:
 
 
 def _instancetype(refused: _Refused) -> str:
-    """Return the instance type of a VM, with which KubeVirt accepts no resources of the VM itself; empty: it has none.
+    """Return the instance type of a VM, with which KubeVirt accepts no resources of the VM itself;
+    empty: it has none.
 
     Source: kubevirt/kubevirt:pkg/instancetype/apply (conflicts of the VMI spec).
     """
@@ -134,9 +135,11 @@ def _instancetype(refused: _Refused) -> str:
 
 
 def _automatic_limits(cluster: Cluster) -> tuple[str, str] | None:
-    """Return how KubeVirt is told to set limits itself, and the command; None: it does, cannot, or that is not known.
+    """Return how KubeVirt is told to set limits itself, and the command; None: it does, cannot, or
+    that is not known.
 
-    From release 1.5 it always does in a namespace whose quota has limits (pkg/virt-config/featuregate/inactive.go).
+    From release 1.5 it always does in a namespace whose quota has limits
+    (pkg/virt-config/featuregate/inactive.go).
     """
     found = configuration.known_or_none(configuration.kubevirt, cluster)
     release = versions.kubevirt_version(cluster) if found is not None else None
