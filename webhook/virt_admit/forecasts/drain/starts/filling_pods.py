@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -82,7 +83,7 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
         for status in pod.at("status", "containerStatuses").items():
             if not _is_killed(status):
                 continue
-            limit, again = _limit(pod, status["name"].text or ""), status["restartCount"].integer or 0
+            limit, again = broken_pods.limit_of(pod, status["name"].text or ""), status["restartCount"].integer or 0
             times = f", and restarted {count(again, 'time')}" if again else ""
             at = f"at its limit of {limit}" if limit else "without a limit of its own"
             why = f"pod {pod.full_name} was ended for lack of memory {at} ({_KILLED}, exit code 137){times}"
@@ -99,11 +100,6 @@ def _is_killed(status: Field) -> bool:
         return ended["reason"].text == _KILLED
     works = status.at("state", "running").is_map and again <= _MAY_END
     return status.at("lastState", "terminated", "reason").text == _KILLED and not works
-
-
-def _limit(pod: Object, container: str) -> str:
-    own = (each for each in pod.at("spec", "containers").items() if each["name"].text == container)
-    return next((each.at("resources", "limits", "memory").text or "" for each in own), "")
 
 
 def _free_memory(pod: Object) -> str:

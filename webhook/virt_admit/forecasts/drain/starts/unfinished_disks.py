@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import about, kubectl, logs_of, merge_patch, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
@@ -187,8 +187,7 @@ def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: C
             reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
             if larger := filling_pods.larger(why, vm, disk, cluster):
                 return Problem(reason, larger, ProblemCause.NOT_REPORTED)
-            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(reason, _way(why, of_pod=True), logs)
+            return _problem(reason, _way(why, of_pod=True), logs_of(pod))
     return None
 
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import argument, json_patch, kubectl, shell, typed
+from virt_admit.model.commands import json_patch, kubectl, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import JOB, NAMESPACE, POD
@@ -146,8 +146,7 @@ def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinaliz
     title = f"Deployment {first.namespace}/{first.name.partition(name)[0]}{name}"
     see = kubectl("describe", POD, first.name, first.namespace)
     if _is_ready(first):
-        log = shell("kubectl", "logs", argument(first.name), "-n", first.namespace)
-        return KeptFinalizer("", typed(f"See why {title} does not remove it", log))
+        return KeptFinalizer("", typed(f"See why {title} does not remove it", logs_of(first)))
     said = cut(pod_starts.failure(first, cluster), _LONGEST) or "it is not ready"
     return KeptFinalizer(f"its controller, {title}, does not work ({said})", typed(f"Repair {title}, {then}", see))
 

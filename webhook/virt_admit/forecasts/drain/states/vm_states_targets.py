@@ -72,7 +72,7 @@ def on_its_own_node(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | N
     target, here = _target(found, cluster), vmi.at("status", "nodeName").text
     if found.state not in _BEFORE_COPY or target is None or not here or target.at("spec", "nodeName").text != here:
         return None
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    own = vm_states_motion.pods(vmi, cluster)
     sources = (pod for pod in own if pod.name != target.name and pod.at("spec", "nodeName").text == here)
     if not any(map(vm_states_motion.lives, sources)):  # the VMI was read later, and the guest has moved there
         return None

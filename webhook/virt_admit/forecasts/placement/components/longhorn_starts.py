@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
-from virt_admit.model.commands import about, argument, shell, typed
+from virt_admit.model.commands import about, argument, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import (
@@ -279,7 +279,7 @@ def _logs(node: str, instance: Object, cluster: Cluster) -> str:
     pods = (each for each in node_pods.of_node(node, cluster) if node_pods.daemon(each) == "longhorn-manager")
     pod = next(pods, None)
     if pod is not None:
-        return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, "--all-containers")
+        return logs_of(pod, "--all-containers")
     return about("describe", instance, LONGHORN_ENGINE if _kind(instance) == "engine" else LONGHORN_REPLICA)
 
 
