@@ -28,12 +28,10 @@ from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
+from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names, sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
@@ -279,11 +277,9 @@ def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
 
     The webhook refuses its eviction until the VMI can migrate, if it has to (pod-eviction-admitter.go#admitLauncherPod).
     """
-    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(launcher_pods.DOMAIN, ""))
-    if vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels:
-        return None
-    stuck = stuck_starts.problem(vmi, cluster)
-    if stuck is None or vmis.migratable(vmi) or expand.strategy(vmi, cluster).value != "LiveMigrate":
+    vmi = launcher_pods.starting_guest(pod, cluster)
+    stuck = stuck_starts.problem(vmi, cluster) if vmi is not None else None
+    if vmi is None or stuck is None or vmis.migratable(vmi) or expand.strategy(vmi, cluster).value != "LiveMigrate":
         return None
     reason = (
         f"VM {vmi.full_name} starts here, and KubeVirt refuses to evict its pod before it can migrate; {stuck.reason}"
