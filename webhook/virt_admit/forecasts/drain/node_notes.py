@@ -53,15 +53,11 @@ from virt_admit.model.remediation import control_plane, etcd_guard, machine_drai
 
 READS: Final[Reads] = union(
     machine_drain.READS,
-    updaters.READS,
     node_faults.READS,
-    volume_attachments.READS,
     harvester_maintenance.READS,
     harvester_maintenance.STOPPED_READS,
-    control_plane.READS,
     etcd_guard.HOOK_READS,
     component_states.READS,
-    kubevirt_updates.READS,
     px_updates.READS,
     unreported_devices.READS,
     deschedulers.READS,

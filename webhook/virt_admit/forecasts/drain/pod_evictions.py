@@ -30,39 +30,21 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names, sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 READS: Final = union(
-    clock.READS,
     launcher_pods.READS,
-    node_health.READS,
     operator_budgets.READS,
-    role_budgets.READS,
-    awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
     pod_finalizers.READS,
     ending_pods.READS,
     dying_pods.READS,
-    expand.STRATEGY_READS,
-    {
-        PDB: ("spec", "status", "metadata.ownerReferences"),
-        POD: (
-            "metadata.labels",
-            "metadata.ownerReferences",
-            "metadata.finalizers",
-            "metadata.uid",
-            "metadata.annotations.kubernetes.io/config.mirror",
-            "spec.nodeName",
-            "spec.volumes.emptyDir",
-            "status.phase",
-            *CONDITIONS,
-        ),
-    },
+    {POD: ("metadata.finalizers", "metadata.annotations.kubernetes.io/config.mirror", "spec.volumes.emptyDir")},
 )
 """The fields that decide whether a pod can be evicted."""
 

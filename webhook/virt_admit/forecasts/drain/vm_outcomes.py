@@ -39,21 +39,16 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, ga
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migrations, node_local_volumes, vmis, vms
+from virt_admit.model.kubevirt.instances import disruption_budgets, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final = union(
-    {VMI: ("spec",)},
-    vmis.READS,
     vmis.OWNER_READS,
-    migrations.READS,
     disruption_budgets.READS,
-    candidates.READS,
     quotas.READS,
     node_local_volumes.READS,
-    expand.STRATEGY_READS,
     migration_doubts.READS,
     vm_states.READS,
     lost_launchers.READS,

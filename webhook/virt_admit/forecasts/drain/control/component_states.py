@@ -41,22 +41,7 @@ _USUAL_PROGRESS: Final = timedelta(hours=1)
 TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
-    node_pods.READS,
-    {
-        KUBEVIRT: (),
-        HCO: (),
-        CDI: (),
-        DAEMON_SET: ("status.desiredNumberScheduled", "status.numberMisscheduled"),
-        NODE: ("spec.taints", "spec.unschedulable"),
-        POD: (
-            "metadata.labels",
-            "spec.nodeName",
-            "spec.tolerations",
-            "status.phase",
-            "status.containerStatuses",
-            *TIMED,
-        ),
-    },
+    {HCO: (), CDI: (), DAEMON_SET: ("status.numberMisscheduled",), POD: ("spec.tolerations", *TIMED)},
 )
 
 

@@ -35,8 +35,6 @@ from virt_admit.model.messages import sentence
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
-    clock.READS,
-    service_endpoints.READS,
     webhook_reach.READS,
     virt_handlers.READS,
     awaited_return.READS,
@@ -44,9 +42,7 @@ READS: Final[Reads] = union(
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
-        KUBEVIRT: (),
         LEASE: ("spec.renewTime",),
-        POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
     },
 )
 

@@ -29,13 +29,9 @@ from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final[Reads] = union(
-    clock.READS,
-    service_endpoints.READS,
-    webhook_requests.READS,
     vmis.READS,
-    service_pods.READS,
     webhook_deadlocks.READS,
-    {NAMESPACE: ("metadata.labels",), POD: ("spec.nodeName",)},
+    {POD: ("spec.nodeName",)},
 )
 
 

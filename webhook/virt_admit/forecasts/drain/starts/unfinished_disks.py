@@ -20,7 +20,7 @@ from virt_admit.forecasts.placement import pod_starts
 from virt_admit.model.commands import about, kubectl, logs_of, merge_patch, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
+from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
@@ -34,45 +34,19 @@ from virt_admit.model.scheduler.resources import amount, show
 
 _CONDITIONS: Final = (*CONDITIONS, "status.conditions.reason", "status.conditions.message")
 READS: Final[Reads] = union(
-    clock.READS,
     pod_starts.READS,
     filling_pods.READS,
     waiting_disks.READS,
     provisioners.READS,
     {
-        CDI: (),
-        HCO: (),
         DATA_VOLUME: (
-            "metadata.creationTimestamp",
-            "spec.storage",
-            "spec.contentType",
-            "spec.source.pvc",
-            "status.claimName",
-            "status.phase",
-            "status.progress",
-            *_CONDITIONS,
+            *("metadata.creationTimestamp", "spec.contentType", "spec.source.pvc"),
+            *("status.phase", "status.progress", *_CONDITIONS),
         ),
-        PVC: (
-            "metadata.annotations.volume.kubernetes.io/selected-node",
-            "metadata.uid",
-            "spec.resources.requests.storage",
-            "spec.storageClassName",
-            "spec.volumeName",
-            "status.phase",
-        ),
+        PVC: ("metadata.annotations.volume.kubernetes.io/selected-node",),
         PV: ("spec.capacity.storage", "spec.storageClassName", "status.phase"),
         RESOURCE_QUOTA: ("spec", "status"),
-        STORAGE_CLASS: (),
-        POD: (
-            "metadata.labels",
-            "spec.nodeName",
-            "spec.volumes.persistentVolumeClaim.claimName",
-            "spec.volumes.persistentVolumeClaim.readOnly",
-            "status.phase",
-            "status.containerStatuses.lastState.terminated",
-            "status.containerStatuses.state.terminated",
-            *_CONDITIONS,
-        ),
+        POD: ("spec.volumes.persistentVolumeClaim.readOnly", *_CONDITIONS),
     },
 )
 

@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.components import refused_owners, unattached
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, POD, VM, VMI
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
@@ -30,13 +30,13 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     vm_states.READS,
-    pod_starts.READS,
     unattached_networks.READS,
     virt_handlers.READS,
     refused_owners.READS,
-    {KUBEVIRT: (), VMI: ("metadata.uid", "spec", "status.phase", "status.nodeName", "status.conditions.message")},
-    {VMI: ("status.phaseTransitionTimestamps",), POD: ("metadata.labels", "metadata.uid")},
-    {VM: ("status.conditions.message", "status.volumeUpdateState")},
+    {
+        VMI: ("status.conditions.message", "status.phaseTransitionTimestamps"),
+        VM: ("status.conditions.message", "status.volumeUpdateState"),
+    },
 )
 
 _POD_LATE: Final = timedelta(minutes=5)

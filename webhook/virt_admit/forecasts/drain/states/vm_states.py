@@ -30,7 +30,7 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import migration_limits
@@ -39,38 +39,20 @@ from virt_admit.model.node_updates import node_phases
 
 READS: Final = union(
     candidates.READS,
-    clock.READS,
-    node_health.READS,
     pod_starts.READS,
     migrations.READS,
     migration_timeouts.READS,
-    expand.STRATEGY_READS,
     launcher_changes.READS,
     webhook_deadlocks.READS,
     {
-        VMI: ("metadata.uid", "metadata.creationTimestamp", "status"),
+        VMI: ("status",),
         VMIM: (
-            "metadata.uid",
-            *(
-                f"metadata.annotations.{key}"
-                for key in (
-                    vm_states_migrating.UNSCHEDULABLE_TIMEOUT,
-                    vm_states_migrating.PENDING_TIMEOUT,
-                    vm_states_migrating.UTILITY_TIMEOUT,
-                )
-            ),
-            "spec",
-            "status.conditions",
-            "status.phaseTransitionTimestamps",
+            *(f"metadata.annotations.{key}" for key in vm_states_migrating.TIMEOUTS),
+            *("metadata.uid", "spec", "status.conditions", "status.phaseTransitionTimestamps"),
         ),
         POD: (
-            "metadata.uid",
-            "metadata.creationTimestamp",
-            "status.conditions.reason",
-            "status.conditions.message",
-            "status.conditions.lastTransitionTime",
-            "status.conditions.type",
-            "status.conditions.status",
+            *("metadata.uid", "status.conditions.reason", "status.conditions.message"),
+            *("status.conditions.lastTransitionTime", *CONDITIONS),
         ),
     },
 )
