@@ -283,14 +283,12 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod that is still there
     waits for a finalizer, or for a kubelet that does not answer.
     """
-    finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
     if not silent and (late is None or late < dying_pods.STUCK_AFTER):
         return _ending(pod, cluster)
     since = f"it should have ended {clock.duration(late)} ago" if late else "it is being deleted"
-    if finalizers:
-        held = pod_finalizers.held(pod, finalizers[0], cluster)
+    if (held := pod_finalizers.held(pod, cluster)) is not None:
         why, remedy = f"{held.title} still set" + (f": {held.why}" if held.why else ""), held.remedy
     elif silent:
         node = pod.at("spec", "nodeName").text or ""

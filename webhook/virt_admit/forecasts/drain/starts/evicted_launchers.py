@@ -72,9 +72,8 @@ def of_vm(namespace: str, name: str, cluster: Cluster) -> LauncherEvictions | No
     found: dict[str, tuple[datetime | None, str, str]] = {}
     key = namespace, f"{_LAUNCHER}{name}-"[:_KEPT]
     for event in cluster.cached(_evicted).get(key, ()):
-        host = event.at("source", "host").text or event["reportingInstance"].text or ""
         pod = event.at("involvedObject", "name").text or ""
-        found.setdefault(pod, (events.time_of(event), event["message"].text or "", host))
+        found.setdefault(pod, (events.time_of(event), event["message"].text or "", events.host(event)))
     for each in vm_states_motion.motion(cluster).pods.get((namespace, name), ()):
         if each.at("status", "reason").text == EVICTED:
             at = clock.instant(each.condition("DisruptionTarget")["lastTransitionTime"].text)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.starts import waiting_disks
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -164,7 +165,7 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
     if found is None:
         return ""
     image, usable = int(found[1]), int(found[2])
-    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    claim = waiting_disks.claim_of(disk, cluster)
     asked = amount("storage", claim.at("spec", "resources", "requests", "storage").value) if claim is not None else 0
     adds = disk.at("spec", "storage").present
     overhead = usable < asked and usable > 0
@@ -203,9 +204,8 @@ def _rounded(size: int) -> str:
 
 def restarts(pod: Object) -> str:
     """Return how often a pod was restarted, as `` (restarted 3 times)``; empty: never."""
-    again = max(
-        (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items()), default=0
-    )
+    counts = (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items())
+    again = max(counts, default=0)
     return f" (restarted {count(again, 'time')})" if again else ""
 
 

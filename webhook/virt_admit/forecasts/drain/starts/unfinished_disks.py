@@ -179,7 +179,7 @@ def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
     for _, message in _recent_warnings(disk, cluster):
         if exceeded := exceeded_quotas.of(message, disk.namespace):
             return exceeded
-    claim = _own_claim(disk, cluster)
+    claim = waiting_disks.claim_of(disk, cluster)
     uid = claim.metadata["uid"].text if claim is not None else None
     if claim is None or not uid or claim.at("spec", "dataSourceRef", "kind").text not in _FILLED_BY_WAY:
         return None
@@ -198,21 +198,15 @@ _FILLED_BY_WAY: Final = ("VolumeImportSource", "VolumeUploadSource")
 _CHOSEN: Final = "volume.kubernetes.io/selected-node"
 
 
-def _own_claim(disk: Object, cluster: Cluster) -> Object | None:
-    return find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
-
-
 def _recent_warnings(disk: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield reason and message of the warnings about a disk and its claim that are not old."""
-    current = clock.now(cluster)
-    since = current - _RECENT if current is not None else None
-    for each in filter(None, (disk, _own_claim(disk, cluster))):
-        yield from events.warnings(each, since, cluster)
+    for each in filter(None, (disk, waiting_disks.claim_of(disk, cluster))):
+        yield from events.warnings(each, clock.ago(_RECENT, cluster), cluster)
 
 
 def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem | None:
     """Return that CDI has not begun with a disk, with the last warning about it; None: it may be about to begin."""
-    claim = _own_claim(disk, cluster)
+    claim = waiting_disks.claim_of(disk, cluster)
     bound = claim is not None and claim.at("status", "phase").text not in _NOT_BEGUN
     described = about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
     if not bound and (said := next(_recent_warnings(disk, cluster), None)):
@@ -239,7 +233,7 @@ def _way(why: str, *, of_pod: bool = False) -> str:
 
 def _warned(disk: Object, cluster: Cluster) -> str:
     """Return the last warning of CDI about a disk that it does not begin to fill; empty: none, or an old one."""
-    if disk.at("status", "phase").text not in (None, "", "Pending"):
+    if disk.at("status", "phase").text not in _NOT_BEGUN:
         return ""
     said = dict(reversed(tuple(_recent_warnings(disk, cluster))))
     for reason in _WARNINGS:
@@ -322,11 +316,8 @@ def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Pr
     """Return that a claim never gets a volume of its class. CDI makes scratch space again in the class that it is given."""
     name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
     exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
-    free = (
-        f"create a PersistentVolume of {show(_STORAGE, size)} of class {name}{_place(claim, work, cluster)}"
-        if exists
-        else ""
-    )
+    called = f"{show(_STORAGE, size)} of class {name}"
+    free = f"create a PersistentVolume of {called}{_place(claim, work, cluster)}" if exists else ""
     if not claim.name.endswith(_SCRATCH):
         ways = ", or ".join(filter(None, (free, "create the disk again in a class that has a provisioner")))
         return _problem(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))

@@ -83,10 +83,13 @@ def _hinders(pod: Object, claim: str, told: bool) -> bool:
 
 def _told(disk: Object, cluster: Cluster) -> bool:
     """Whether CDI says that the claim which is to be copied is in use."""
-    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
-    current = clock.now(cluster)
-    since = current - _REPEATED if current is not None else None
+    claim, since = claim_of(disk, cluster), clock.ago(_REPEATED, cluster)
     return claim is not None and bool(events.last_warning(claim, _IN_USE, since, cluster))
+
+
+def claim_of(disk: Object, cluster: Cluster) -> Object | None:
+    """Return the claim of a data volume; None: it is not known."""
+    return find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
 
 
 def waits(disk: Object, cluster: Cluster) -> bool:
@@ -155,7 +158,7 @@ def being_filled(disk: Object, cluster: Cluster) -> str:
     phase, runs = disk.at("status", "phase").text or "", disk.condition("Running")
     if not phase.endswith("InProgress") or not _has_part(disk) or runs["status"].text != "True":
         return ""
-    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    claim = claim_of(disk, cluster)
     waits = claim is not None and claim.at("status", "phase").text == "Pending"
     group = claim.at("spec", "dataSourceRef", "apiGroup").text if claim is not None else None
     rebound = waits and group == DATA_VOLUME.group

@@ -45,11 +45,13 @@ class KeptFinalizer(NamedTuple):
     """The finalizers of the pod, as ``finalizer a is``."""
 
 
-def held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
-    """Return why the controller of a finalizer does not remove it, as far as that is known, and what to do."""
+def held(pod: Object, cluster: Cluster) -> KeptFinalizer | None:
+    """Return why the controller of the first finalizer does not remove it, as far as that is known; None: a pod has none."""
     every = [item.text for item in pod.metadata["finalizers"].items() if item.text]
-    title = f"finalizers {names(every)} are" if len(every) > 1 else f"finalizer {finalizer} is"
-    return _held(pod, finalizer, cluster)._replace(title=title)
+    if not every:
+        return None
+    title = f"finalizers {names(every)} are" if len(every) > 1 else f"finalizer {every[0]} is"
+    return _held(pod, every[0], cluster)._replace(title=title)
 
 
 def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:

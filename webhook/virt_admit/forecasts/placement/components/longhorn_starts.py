@@ -259,9 +259,7 @@ def _of_words(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
     """Return what Longhorn says of an instance: its condition, else a warning of the last minutes."""
     created = instance.condition("InstanceCreation")
     said = created["message"].text if created["status"].text == "False" else ""
-    current = clock.now(cluster)
-    since = current - _RECENT if current is not None else None
-    said = said or events.last_warning(instance, "FailedStarting", since, cluster)
+    said = said or events.last_warning(instance, "FailedStarting", clock.ago(_RECENT, cluster), cluster)
     if not said:
         return None
     words = cut_middle(" ".join(said.split()).removeprefix(f"Error starting {instance.name}: "), _LONGEST)
