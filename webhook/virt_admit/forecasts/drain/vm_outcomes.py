@@ -140,7 +140,7 @@ _Find = Callable[[bool], SchedulingTarget]
 
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
-    find = functools.cache(lambda moves: _target(vmi, cluster, moves))
+    find = functools.cache(functools.partial(_target, vmi, cluster))
     return _forecast(vmi, vm_states.of(vmi, cluster), cluster, find)
 
 
@@ -314,8 +314,8 @@ def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Pro
     elif nowhere is not None and first.id is not None:
         more = [nowhere]
     refused = [] if state.placed else gather(quotas.refusals(vmi, cluster))[0]
-    shown = mark_first(first, reason, vmi, state, cluster)
-    return _Verdict.blocks(*shown, (*more, *(found for found in refused if found.id != first.id)))
+    shown = mark_first(reason or first.reason, vmi, state, cluster)
+    return _Verdict.blocks(first, shown, (*more, *(found for found in refused if found.id != first.id)))
 
 
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:

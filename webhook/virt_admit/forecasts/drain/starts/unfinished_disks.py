@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import about, kubectl, logs_of, merge_patch, typed
+from virt_admit.model.commands import about, kubectl, logs_of, merge_patch
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
@@ -138,11 +138,11 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     if warned := _warned(disk, cluster):
         if without := waiting_disks.without_modes(warned, begin, cluster):
             return without
-        return _problem(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
+        return waiting_disks.stuck(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
-        return _problem(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
+        return waiting_disks.stuck(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
 
 
@@ -161,7 +161,7 @@ def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: C
             reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
             if larger := filling_pods.larger(why, vm, disk, cluster):
                 return Problem(reason, larger, ProblemCause.NOT_REPORTED)
-            return _problem(reason, _way(why, of_pod=True), logs_of(pod))
+            return waiting_disks.stuck(reason, _way(why, of_pod=True), logs_of(pod))
     return None
 
 
@@ -211,13 +211,15 @@ def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem
     described = about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
     if not bound and (said := next(_recent_warnings(disk, cluster), None)):
         why = f"{said[0]}: {cut_middle(said[1], _LONGEST)}"
-        return _problem(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
+        return waiting_disks.stuck(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
     if claim is None and (without := waiting_disks.of_modes(disk, begin, cluster)):
         return without
     if age < _LATE:
         return None
     why = f"CDI has not begun with it for {clock.duration(age)}, and nothing that was read says why"
-    return _problem(f"{begin}: {why}", "see the events of its claim, and what CDI logs (cdi-deployment)", described)
+    return waiting_disks.stuck(
+        f"{begin}: {why}", "see the events of its claim, and what CDI logs (cdi-deployment)", described
+    )
 
 
 _LATE: Final = timedelta(minutes=15)
@@ -240,10 +242,6 @@ def _warned(disk: Object, cluster: Cluster) -> str:
         if said.get(reason):
             return f"{reason}: {cut_middle(said[reason], _LONGEST)}"
     return ""
-
-
-def _problem(reason: str, remedy: str, command: str) -> Problem:
-    return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
@@ -287,7 +285,7 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
     if failed := provisioners.problem(claim, found, None, cluster):
         return failed
     unscheduled = _unschedulable(work.pods)
-    return _problem(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
+    return waiting_disks.stuck(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
 
 
 def _free(claim: Object, cluster: Cluster) -> str:
@@ -320,16 +318,16 @@ def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Pr
     free = f"create a PersistentVolume of {called}{_place(claim, work, cluster)}" if exists else ""
     if not claim.name.endswith(_SCRATCH):
         ways = ", or ".join(filter(None, (free, "create the disk again in a class that has a provisioner")))
-        return _problem(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
+        return waiting_disks.stuck(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
     other = next(_provisioned(cluster), "")
     again = (
         f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), which CDI makes again"
     )
     if free and not other:
         ways = f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of CDI to it, {again}"
-        return _problem(why, ways, _setting("", cluster))
+        return waiting_disks.stuck(why, ways, _setting("", cluster))
     ways = f"set scratchSpaceStorageClass of CDI to a class that has a provisioner{f' ({other})' if other else ''}, {again}"
-    return _problem(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
+    return waiting_disks.stuck(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
 
 
 def _place(claim: Object, work: FillingPods, cluster: Cluster) -> str:
