@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
@@ -155,7 +155,7 @@ def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
     if not container or (not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why):
         return typed(f"repair pod {pod.name}", described)
     choice = ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
-    logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *choice, "--previous")
+    logs = logs_of(pod, *choice, "--previous")
     if _KILLED in why:
         return _more_memory(pod, container, logs, cluster)
     return typed(f"repair pod {pod.name}, whose last log says why it ends", logs)

@@ -14,7 +14,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
-from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.commands import argument, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
@@ -40,7 +40,7 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
-    logs = shell("kubectl", "logs", argument(found.name), "-n", found.namespace) if found is not None else listed
+    logs = logs_of(found) if found is not None else listed
     broken = broken_agent(plugin, pod, since, cluster)
     if broken is not None and broken.why:
         return repair(broken, cluster)
