@@ -9,6 +9,7 @@ it or is about to. A node without VMs that is rebooted on purpose, by its update
 20 minutes. Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
+from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.remediation import awaited_checks, awaited_return, exclusions, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import shell
@@ -43,6 +44,7 @@ from virt_admit.rule import (
         awaited_checks.READS,
         awaited_return.READS,
         exclusions.RELEASE_READS,
+        volume_attachments.READS,
         {VMI: ("metadata.name",)},
     ),
     action=Action.WARN,
@@ -70,6 +72,8 @@ def check(node: Object, context: Context) -> Findings:
     drains = "" if waits else ", and a drain never completes"
     subjects = ("its VMs",) if unseen else (named, number) if found else ("",)
     effects = [f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end" for vms in subjects]
+    if not found and (left := next(volume_attachments.left_in_use(node.name, context.cluster), None)):
+        effects = [left.words(node.name)]
     pending = certificate_requests.of_node(node.name, context.cluster)
     if pending is not None:
         advice = (

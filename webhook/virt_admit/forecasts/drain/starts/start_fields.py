@@ -137,6 +137,7 @@ READS: Final[Reads] = {
         "status.conditions.reason",
         "status.conditions.status",
         "status.conditions.type",
+        "status.volumesInUse",
     ),
     POD: (
         "metadata.annotations.k8s.v1.cni.cncf.io/network-status",
