@@ -213,8 +213,9 @@ def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
         return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
     if node is not None and node_health.cannot_end_pods(node):
-        reason, cause = f"its kubelet cannot end pods ({node_health.unready(node)})", ProblemCause.NODE_CANNOT_END_PODS
-        return Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
+        reason = f"its kubelet cannot end pods ({node_health.unready(node)}): {node_health.UNANSWERED}"
+        remedy, cause = sentence(node_health.RESTART_RUNTIME), ProblemCause.NODE_CANNOT_END_PODS
+        return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=cause)
     return None
 
 
