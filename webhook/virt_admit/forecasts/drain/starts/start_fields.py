@@ -1,7 +1,4 @@
-"""The fields that decide why a VM does not start.
-
-A rule declares them. To import the models of KubeVirt takes as long as ``check`` of a whole file.
-"""
+"""The fields that decide why a VM does not start: to import the models of KubeVirt takes as long as ``check``."""
 
 from __future__ import annotations
 
