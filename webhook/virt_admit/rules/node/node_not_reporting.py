@@ -10,7 +10,7 @@ it or is about to. A node without VMs that is rebooted on purpose, by its update
 """
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.remediation import awaited_checks, awaited_return, exclusions, hand_reboots
+from virt_admit.forecasts.remediation import awaited_return, exclusions, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
@@ -41,7 +41,6 @@ from virt_admit.rule import (
     reads=union(
         vmis.READS,
         node_health.READS,
-        awaited_checks.READS,
         awaited_return.READS,
         exclusions.RELEASE_READS,
         volume_attachments.READS,
@@ -80,8 +79,7 @@ def check(node: Object, context: Context) -> Findings:
             f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
         )
     else:
-        otherwise = awaited_checks.advice(node.name, context.cluster) or "repair the node, or fence it"
-        advice = awaited_return.advice(node.name, context.cluster, otherwise)
+        advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
     ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
     yield Finding(
