@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import (
     exclusions,
     first_remediator,
@@ -24,6 +25,7 @@ CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 
 READS: Final = union(
     machines.OWNER_READS,
+    remediation_agents.READS,
     remediators.SNR_READS,
     machine_deletion.READS,
     machine_nodes.READS,

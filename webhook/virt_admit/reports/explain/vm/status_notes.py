@@ -18,7 +18,7 @@ from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers
 from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
-from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, PDB, POD, VM, VM_SNAPSHOT, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -252,15 +252,19 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)
     ends = pod.metadata["deletionTimestamp"].text if pod is not None else None
-    late = (
-        f". Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
-        if pod is not None and ends
-        else ""
-    )
+    late = f". {_end_of(pod, ends, cluster)}" if pod is not None and ends else ""
     yield (
         f"its node {node} does not report, so whether its guest still runs is not known, and it starts nowhere else before "
         f"the end of its pod is certain{late}: {kubectl('describe', NODE, node)}"
     )
+
+
+def _end_of(pod: Object, ends: str, cluster: Cluster) -> str:
+    """Say when a pod on a silent node was to end, or still has time for that."""
+    moment, now = clock.instant(ends), clock.now(cluster)
+    if moment is not None and now is not None and moment > now:
+        return f"Its pod {pod.name} has until {ends} to end, and no kubelet would confirm that it has"
+    return f"Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
