@@ -12,26 +12,13 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
+from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
-HEARTBEAT_READS: Final[Reads] = union(
-    clock.READS,
-    node_health.READS,
-    {NODE: ("metadata.annotations.kubevirt.io/heartbeat", "status.conditions.lastTransitionTime")},
-)
-READS: Final[Reads] = union(
-    HEARTBEAT_READS,
-    pod_starts.READS,
-    pod_networks.READS,
-    {
-        KUBEVIRT: (),
-        NAD: NAME,
-        POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
-    },
-)
+HEARTBEAT_READS: Final[Reads] = union(node_health.READS, {NODE: ("metadata.annotations.kubevirt.io/heartbeat",)})
+READS: Final[Reads] = union(HEARTBEAT_READS, pod_networks.READS, {NAD: NAME})
 
 BROKEN: Final = "virt-handler on "
 """How each reason begins."""

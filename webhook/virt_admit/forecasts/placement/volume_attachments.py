@@ -25,7 +25,6 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     node_health.READS,
-    clock.READS,
     {
         VOLUME_ATTACHMENT: (
             "spec.attacher",

@@ -28,12 +28,7 @@ from virt_admit.model.scheduler.volumes import Claim
 READS: Final[Reads] = union(
     clock.READS,
     driver_daemons.READS,
-    {
-        CSI_NODE: ("spec.drivers.name",),
-        POD: ("spec.nodeName", "status.phase"),
-        PVC: ("spec.volumeName",),
-        PV: ("spec.csi.driver",),
-    },
+    {POD: ("status.phase",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)},
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver."""
