@@ -60,7 +60,7 @@ def test_a_disk_in_a_zone_whose_only_node_has_no_room():
 def test_a_disk_of_a_node_that_is_gone():
     found = of_disk(("a", "b", "c"), {"topology.topolvm.io/node": "w9"})
 
-    assert found.reason.startswith("its claim web is on node w9 alone, where no node can run it")
+    assert found.reason.startswith("its claim web is on node w9 alone, and no such node exists. ")
     assert found.remedy.startswith("bring that node back (topology.topolvm.io/node=w9), or restore the disk")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import NAMESPACE, complete, manifest
 from tests.forecasts.drain.test_target_pods import warning
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement import pod_starts, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes
 
 ERROR = "MapVolume.MapPodDevice failed: cannot open /dev/x: Device or resource busy"
@@ -89,3 +89,51 @@ def test_a_long_error_keeps_the_names_of_its_volume(volume, called):
 
     assert said.startswith(f"MapVolume.MapPodDevice failed for {called}: first words")
     assert said.endswith("the last ones")
+
+
+RBD = "MountVolume.MountDevice failed: rbd image pool/image is still being used"
+
+
+def lost(ready="Unknown", volumes=("kubernetes.io/csi/csi.example^handle",), taints=()):
+    status = {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": list(volumes)}
+    return manifest("v1", "Node", "a", spec={"taints": list(taints)}, status=status)
+
+
+def without_pod(node):
+    spec = {"csi": {"driver": "csi.example", "volumeHandle": "handle"}}
+    volume = manifest("v1", "PersistentVolume", "pv", spec=spec)
+    return busy_volumes.of("pv", "b", RBD, [pod("new", "b")], complete(volume, node))
+
+
+def test_a_lost_node_had_it_in_use_at_last():
+    found = without_pod(lost())
+    assert found.lasts
+    assert found.words.startswith("node a, which does not report and is not fenced, had it in use")
+    assert found.remedy.startswith("make sure that a is off, or cut off from its storage")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        lost("True"),
+        lost(volumes=["kubernetes.io/csi/csi.example^other"]),
+        lost(taints=[{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]),
+        lost(taints=[{"key": "medik8s.io/fence-agents-remediation", "effect": "NoExecute"}]),
+    ],
+    ids=["it reports", "another volume", "fenced by hand", "fenced by an agent"],
+)
+def test_a_node_that_is_well_or_fenced_is_not_named(node):
+    assert without_pod(node) is None
+
+
+def test_the_lost_node_itself_is_named():
+    volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": "csi.example", "volumeHandle": "handle"}})
+    spec = {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]}
+    claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec=spec)
+    waiting = pod("new", "b")
+    waiting.data["spec"]["volumes"] = [{"persistentVolumeClaim": {"claimName": "disk"}}]
+    waiting.data["status"] = {"phase": "Pending"}
+    (found,) = volume_attachments.left_in_use("a", complete(volume, claim, waiting, lost()))
+    assert f"claim {claim.full_name} was in use on a when it reported last" in found.words("a")
+    waiting.data["status"] = {"phase": "Running"}
+    assert not list(volume_attachments.left_in_use("a", complete(volume, claim, waiting, lost())))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.forecasts.outage import losses
-from virt_admit.forecasts.remediation import awaited_checks
+from virt_admit.forecasts.remediation import awaited_checks, awaited_return
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
@@ -124,3 +124,33 @@ def in_storm():
 )
 def test_what_postpones_a_remediation_is_asked(objects, acts):
     assert bool(advice(*objects, node("b"), node("c"))) is acts
+
+
+def harvester(value='{"enable":true,"period":300}', on="b", ready="Unknown"):
+    managed = {"harvesterhci.io/managed": "true"}
+    setting = losses.manifest("harvesterhci.io/v1beta1", "Setting", "vm-force-reset-policy", value=value)
+    place = {"namespace": "harvester-system", "labels": {"app.kubernetes.io/name": "harvester"}}
+    own = losses.pod("harvester-1", on, "1Gi", metadata=place)
+    return advice(setting, own, node("a", ready, **managed), node("b", **managed))
+
+
+def test_harvester_itself_is_about_to_act():
+    assert harvester() == (
+        "wait for Harvester's setting vm-force-reset-policy, which acts on it at 10:03:00 UTC if it stays silent"
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"value": '{"enable":false,"period":300}'}, {"value": '{"enable":true,"period":60}'}, {"on": "a"}],
+    ids=["switched off", "its time is over", "it was on that node alone"],
+)
+def test_harvester_that_is_not_about_to_act(change):
+    assert harvester(**change) == ""
+
+
+def test_the_same_is_the_advice_of_all_reports():
+    cluster = Snapshot(
+        [Object(each) for each in (TEMPLATE, check(), node("a", "Unknown"), node("b"), node("c"))], ["*"], time=NOW
+    )
+    assert awaited_return.advice("a", cluster).startswith("wait for NodeHealthCheck h, which acts on it at")

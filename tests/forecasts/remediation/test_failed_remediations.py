@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import manifest
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import awaited_return, failed_remediations
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -145,3 +146,78 @@ def test_a_host_that_was_switched_off(phase, failed):
     if result is not None:
         assert "spec.online of its BareMetalHost is false" in result.reason
         assert result.remedy.endswith("kubectl delete metal3remediation m1 -n capi")
+
+
+AGENT = {"app.kubernetes.io/name": "self-node-remediation", "app.kubernetes.io/component": "agent"}
+UNABLE = "Node is not capable to reboot itself"
+
+
+def agents(*nodes):
+    """The DaemonSet of Self Node Remediation, with its pods."""
+    owner = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationConfig"}
+    owners = {"ownerReferences": [{**owner, "name": "config", "controller": True}]}
+    spec = {"template": {"metadata": {"labels": AGENT}, "spec": {}}}
+    found = [manifest("apps/v1", "DaemonSet", "agent", "ops", metadata=owners, spec=spec)]
+    labels = {"labels": AGENT}
+    return found + [
+        manifest("v1", "Pod", f"agent-{node}", "ops", metadata=labels, spec={"nodeName": node}) for node in nodes
+    ]
+
+
+def lost(**annotations):
+    taints = [{"key": "dedicated", "value": "desktop", "effect": "NoSchedule"}]
+    return manifest("v1", "Node", "w1", metadata={"annotations": annotations}, spec={"taints": taints})
+
+
+def unable(error=UNABLE, **metadata):
+    found = remediation(creationTimestamp="2026-01-01T11:40:00Z", **metadata)
+    found.data["status"] = {"lastError": error}
+    return found
+
+
+def test_a_node_without_an_agent_is_never_remediated():
+    own = check(SNR)
+    found = failed_remediations.of_node(own, "w1", cluster(own, unable(), lost(), *agents("w2")))
+    why = "no SelfNodeRemediation agent runs there: DaemonSet ops/agent does not tolerate taint"
+    assert found.reason == (
+        f"SelfNodeRemediation ops/w1 has not begun for 20 min ({UNABLE}): {why} dedicated=desktop:NoSchedule"
+    )
+    assert found.remedy.startswith("power w1 off by hand")
+    assert "nodeshutdown" in found.remedy
+
+
+def test_the_agent_is_not_read():
+    own = check(SNR)
+    found = failed_remediations.of_node(own, "w1", cluster(own, unable(), lost(), complete=()))
+    assert found.reason.endswith("it finds no agent there that can")
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [unable(""), unable("another error"), unable(deletionTimestamp=NOON)],
+    ids=["begun", "may pass", "being deleted"],
+)
+def test_a_self_remediation_that_goes_on(obj):
+    own = check(SNR)
+    assert failed_remediations.of_node(own, "w1", cluster(own, obj, lost(), *agents("w2"))) is None
+
+
+CAPABLE = "is-reboot-capable.self-node-remediation.medik8s.io"
+
+
+def test_which_nodes_have_an_agent():
+    absent = remediation_agents.missing("w1", cluster(lost(), *agents("w2")))
+    assert absent.remedy.startswith(
+        "set customDsTolerations of SelfNodeRemediationConfig config for taint dedicated=desktop:NoSchedule"
+    )
+    assert remediation_agents.reason("w1", cluster(lost(**{CAPABLE: "true"}), *agents("w1"))) == ""
+    assert "is false" in remediation_agents.reason("w1", cluster(lost(**{CAPABLE: "false"}), *agents("w1")))
+
+
+@pytest.mark.parametrize(
+    ("objects", "complete"),
+    [([lost()], ["*"]), ([lost(), *agents()], ["*"]), ([lost(), *agents("w2")], []), ([lost(), *agents("w1")], ["*"])],
+    ids=["no DaemonSet", "no agent at all", "pods are not read", "an agent that starts"],
+)
+def test_no_node_is_accused_without_evidence(objects, complete):
+    assert remediation_agents.reason("w1", cluster(*objects, complete=complete)) == ""

@@ -292,3 +292,16 @@ def stops(items: list[Raw]) -> tuple[Stop, ...]:
     found = snapshot(items)
     cluster = Snapshot(map(Object, found["items"]), ["*"], time=found["time"])
     return rehearse(cluster, Options(), forecast_only=True).stops
+
+
+def test_a_signature_that_no_key_verifies() -> None:
+    digest = f"sha256:{'c51a' * 16}"
+    cause = f"The update cannot be verified: unable to verify {digest} against keyrings: public-key"
+    words = f'Retrieving payload failed version="4.19.9" image="x@{digest}" failure={cause}'
+    refused = condition("ReleaseAccepted", False, "RetrievePayload", words, hours=19)
+    asked = version("4.18.20", "4.19.9", refused)
+    asked["spec"]["desiredUpdate"]["image"] = f"x@{digest}"
+    (stop,) = rehearsed(asked).stops
+    assert stop.reason.endswith(f"is not accepted (RetrievePayload): {cause}")
+    assert "the new key if public-key is older than the signature" in stop.remedy
+    assert not risky(stop.remedy)

@@ -49,7 +49,7 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.remediation import control_plane, etcd_guard, machine_drain, maintenance
+from virt_admit.model.remediation import control_plane, etcd_guard, fence_taints, machine_drain, maintenance
 
 READS: Final[Reads] = union(
     machine_drain.READS,
@@ -226,6 +226,8 @@ def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
     for found in volume_attachments.awaited(node.name, cluster):
         on = found.pod.at("spec", "nodeName").text
         yield f"Pod {found.pod.full_name} on {on} does not start: {found.fault.what}. To free it, {found.fault.remedy}"
+    for left in volume_attachments.left_in_use(node.name, cluster):
+        yield f"{capital(left.words(node.name))}. As a decision, {fence_taints.fence(node.name)}"
 
 
 def _locked(node: Object, cluster: Cluster) -> Iterator[str]:

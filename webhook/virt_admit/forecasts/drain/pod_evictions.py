@@ -186,15 +186,15 @@ def _silent_last(blockers: Sequence[Blocker]) -> Iterator[Blocker]:
 
 def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
     """Return why no pod of a node ends: its kubelet does not report, so evicted pods stay there."""
-    node = find(cluster, NODE, "", name)
-    if node is not None and node_health.silence_now(name, cluster):
+    if (node := find(cluster, NODE, "", name)) is not None and node_health.silence_now(name, cluster):
         already = f" ({ending} already)" if ending else ""
         reason = f"its kubelet does not report, so evicted pods{already} are not seen to end and VMs cannot migrate"
         remedy = sentence(awaited_return.advice(name, cluster, _FENCE))
         return Blocker(NODE.kind, "", name, reason, remedy, now=True, cause=ProblemCause.NODE_SILENT)
     if node is not None and node_health.cannot_end_pods(node):
-        reason, cause = f"its kubelet cannot end pods ({node_health.unready(node)})", ProblemCause.NODE_CANNOT_END_PODS
-        return Blocker(NODE.kind, "", name, reason, sentence(_FENCE), now=True, cause=cause)
+        reason = f"its kubelet cannot end pods ({node_health.unready(node)}): {node_health.UNANSWERED}"
+        way, cause = sentence(node_health.RESTART_RUNTIME), ProblemCause.NODE_CANNOT_END_PODS
+        return Blocker(NODE.kind, "", name, reason, way, now=True, cause=cause)
     return None
 
 

@@ -16,6 +16,7 @@ from virt_admit.forecasts.outage.control import control_plane_turn, owner_turns
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Part, Seconds, detection, seconds, total
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import (
     exclusions,
     failed_remediations,
@@ -77,8 +78,9 @@ class Actor:
     @property
     def says(self) -> str:
         """Why the pods never go, as a sentence about the check."""
-        word = "can do no more" if self.begun else "postpones it" if self.refuses.startswith(_WAITS) else "refuses"
-        return f"{self.check} {word}: {self.refuses}"
+        words = {_WAITS: "postpones it", remediation_agents.WITHOUT: "cannot remediate it"}
+        own = (word for begin, word in words.items() if self.refuses.startswith(begin))
+        return f"{self.check} {'can do no more' if self.begun else next(own, 'refuses')}: {self.refuses}"
 
     @property
     def certain(self) -> bool:
@@ -195,7 +197,6 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         lasting += inactive_reasons.upgrade(unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC:
         lasting += inactive_reasons.stopped_cluster(check, cluster)
-    course = timeline.timeline(check, cluster)
     reasons = [reason for reason in lasting if isinstance(reason, str)]
     refused = {node: why for why, some in inactive_reasons.refused(check, selection, cluster).items() for node in some}
     unsure: Mapping[str, str] = {}
@@ -210,7 +211,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> _Watch:
         frozenset(state.name for state in unhealthy),
         reported_status.counted(check, selection) or 0,
         tuple(state.what for state in states if isinstance(state, Unseen)),
-        next(iter(reasons), course.never),
+        next(iter(reasons), timeline.timeline(check, cluster).never),
         refused,
         unsure,
         {
@@ -251,13 +252,13 @@ def _actor(view: _Watch, node: str, loss: Loss) -> Actor:
         unseen = tuple(dict.fromkeys((*unseen, *view.blind, *course.unseen, *unread)))
     if isinstance(freed, str):
         remedy = "" if refuses else machine_replacement.remedy(machine, node, loss)
-        down = _down(view, loss)
-        again = None if begun else reactivation.reactivation(view.watch, view.budget, node, down, loss.cluster)
+        seen = (view.watch, view.budget, node, _down(view, loss), loss.cluster)
+        again = None if begun else reactivation.reactivation(*seen)
         remedy = remedy or (again.remedy if again else "")
         return Actor(node, view.title, remediator, (), freed, Detach.UNKNOWN, unseen, remedy, again, begun)
     if begun:
-        parts = [Part("remediated", *freed.takes), freed.gone]
-        return Actor(node, view.title, remediator, tuple(parts), "", freed.detach, freed.unseen, begun=begun)
+        ends = Part("remediated", *freed.takes), freed.gone
+        return Actor(node, view.title, remediator, ends, "", freed.detach, freed.unseen, begun=begun)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = [detection(loss), Part("waited", wait, wait)]
     if view.cooldown.high != 0:
@@ -380,9 +381,8 @@ def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach
 
 
 def _machine_of(view: _Watch, node: str, cluster: Cluster) -> Object | None:
-    own = view.nodes.get(node)
     if view.watch.check.kind is not kinds.NHC:
-        return own
+        return view.nodes.get(node)
     return next((each for each in cluster.known(kinds.MACHINE) if machine_nodes.node_name(each, cluster) == node), None)
 
 

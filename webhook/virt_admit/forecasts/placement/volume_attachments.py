@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components import driver_registrations, node_drivers
+from virt_admit.forecasts.placement.components import busy_volumes, driver_registrations, node_drivers
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -25,6 +25,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     node_health.READS,
+    busy_volumes.READS,
     {
         VOLUME_ATTACHMENT: (
             "spec.attacher",
@@ -212,6 +213,33 @@ def awaited(node: str, cluster: Cluster) -> Iterator[AwaitedVolume]:
                 elsewhere = pod.at("spec", "nodeName").text not in (None, "", node)
                 if fault is not None and elsewhere and pod.at("status", "phase").text == "Pending":
                     yield AwaitedVolume(pod, fault)
+
+
+class LeftInUse(NamedTuple):
+    """A volume that a lost node had in use at last although the pod of it is gone."""
+
+    claim: Object
+    waiting: Object
+    """The pod of another node that needs it and does not start."""
+
+    def words(self, node: str) -> str:
+        """Why the guest may have gone on: a pod that was deleted by force does not end."""
+        on = self.waiting.at("spec", "nodeName").text
+        return (
+            f"the volume of claim {self.claim.full_name} was in use on {node} when it reported last, and no pod of "
+            f"it is there any more: a guest may still run there. Pod {self.waiting.full_name} needs it on {on}"
+        )
+
+
+def left_in_use(node: str, cluster: Cluster) -> Iterator[LeftInUse]:
+    """Yield the volumes of one node that a lost node had in use at last, without a pod that uses them there."""
+    for name in busy_volumes.used_by_lost(node, cluster):
+        for claim in filter(is_of_one_node, entry(cluster, _claims, name) or ()):
+            pods = users(claim.namespace, claim.name, cluster)
+            places = {pod.at("spec", "nodeName").text for pod in pods}
+            waiting = [pod for pod in pods if pod.at("status", "phase").text == "Pending"]
+            if waiting and not places & {None, "", node}:
+                yield LeftInUse(claim, waiting[0])
 
 
 def _claims(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

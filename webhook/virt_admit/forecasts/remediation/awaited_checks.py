@@ -9,6 +9,7 @@ from typing import Final
 from virt_admit.forecasts.remediation import (
     coverage,
     exclusions,
+    harvester_reset,
     inactive_reasons,
     remediation_steps,
     timeline,
@@ -59,7 +60,21 @@ def _first(cluster: Cluster) -> Mapping[str, tuple[int, str]]:
             own = (timeline.patience(watch.check) or 0) // SECOND, f"{watch.check.obj.kind} {watch.check.obj.name}"
             if own[0] and not watch.check.handler and own[1] not in idle:
                 found |= {node: min(own, found.get(node, own)) for node in _acted_on(watch, cluster)}
+    for node, own in _reset(cluster):
+        found[node] = min(own, found.get(node, own))
     return found
+
+
+def _reset(cluster: Cluster) -> Iterator[tuple[str, tuple[int, str]]]:
+    """Yield the nodes whose VMs Harvester itself resets, with its seconds."""
+    for node in cluster.known(NODE):
+        try:
+            policy = harvester_reset.of(node, cluster)
+            acts = policy is not None and not policy.idle and harvester_reset.left(frozenset((node.name,)), cluster)
+        except Unseen:
+            return
+        if policy is not None and acts:
+            yield node.name, (policy.wait, harvester_reset.TITLE)
 
 
 def _acted_on(watch: WatchedNodes, cluster: Cluster) -> Iterator[str]:

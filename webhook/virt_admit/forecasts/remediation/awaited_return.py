@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.remediation import exclusions, failed_remediations, hand_reboots
+from virt_admit.forecasts.remediation import awaited_checks, exclusions, failed_remediations, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
@@ -20,6 +20,7 @@ from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 
 READS: Final[Reads] = union(
     updaters.READS,
+    awaited_checks.READS,
     virt_handlers.HEARTBEAT_READS,
     exclusions.READS,
     hand_reboots.READS,
@@ -88,7 +89,9 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     if virt_handlers.outlives_kubelet(cluster, node):
         return "repair its kubelet: virt-handler there reports, so guests probably run on"
     failed = failed_remediations.of_any(node, cluster)
-    return failed.remedy if failed is not None else exclusions.repair(node, cluster) or otherwise
+    if failed is not None:
+        return failed.remedy
+    return exclusions.repair(node, cluster) or awaited_checks.advice(node, cluster) or otherwise
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:

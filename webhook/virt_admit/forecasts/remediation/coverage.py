@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import (
     exclusions,
     first_remediator,
@@ -23,6 +24,7 @@ from virt_admit.model.remediation.check_scope import WatchedNodes
 CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 
 READS: Final = union(
+    remediation_agents.READS,
     remediators.SNR_READS,
     machine_nodes.READS,
     dict.fromkeys((*CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),

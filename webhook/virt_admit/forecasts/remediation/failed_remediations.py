@@ -8,7 +8,8 @@ nodehealthcheck_controller.go#remediate (no time-out: nothing to do any more), #
 medik8s/fence-agents-remediation:pkg/utils/conditions.go#UpdateConditions (the agent runs only while
 Processing is True), controllers/fenceagentsremediation_controller.go#Reconcile; metal3-io/
 cluster-api-provider-metal3:controllers/metal3remediation_controller.go#reconcileNormal (Failed:
-switched off on purpose).
+switched off on purpose); medik8s/self-node-remediation:internal/controller/
+selfnoderemediation_controller.go#prepareReboot (no agent: not begun, without a condition).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
@@ -28,7 +30,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
-from virt_admit.model.remediation import fence_agents, remediators
+from virt_admit.model.remediation import fence_agents, fence_taints, remediators
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
 _SAID: Final = (
@@ -39,11 +41,12 @@ _SAID: Final = (
 )
 READS: Final[Reads] = union(
     clock.READS,
+    remediation_agents.READS,
     {
         NHC: ("spec.escalatingRemediations", "status.unhealthyNodes"),
         FAR: ("spec", "metadata.creationTimestamp", *_SAID),
         METAL3_REMEDIATION: ("status.phase",),
-        SNR: _SAID,
+        SNR: ("status.lastError", "metadata.creationTimestamp", *_SAID),
         MDR: _SAID,
     },
 )
@@ -75,6 +78,8 @@ def of_node(check: Object, node: str, cluster: Cluster, own: Object | None = Non
     last = ended[-1]
     if not isinstance(last, Object) or not (_has_failed(last) or _overdue(last, cluster)):
         return None
+    if last.kind == SNR.kind and not _has_failed(last):
+        return _unarmed(node, last, cluster)
     return _failed(check, node, last, cluster) if _has_failed(last) else _stuck(check, node, last, cluster)
 
 
@@ -117,7 +122,9 @@ _SETTLED: Final = timedelta(minutes=10)
 
 
 def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
-    """Return for how long a fence agent is at work that has had the time for all its tries; None: it may end."""
+    """Return for how long a remediator is at work that has had the time for all its tries; None: it may end."""
+    if isinstance(obj, Object) and obj.kind == SNR.kind:
+        return _unable(obj, cluster)
     if not isinstance(obj, Object) or obj.kind != FAR.kind or obj.deleted or _has_succeeded(obj):
         return None
     processing = obj.condition("Processing")
@@ -128,6 +135,28 @@ def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
     except ValueError:
         return lasts  # the operator cannot read it
     return lasts if lasts is not None and lasts > most + _SETTLED else None
+
+
+_UNABLE: Final = "Node is not capable to reboot itself"
+
+
+def _unable(obj: Object, cluster: Cluster) -> timedelta | None:
+    """Return for how long Self Node Remediation has not begun, as the node has no agent for it; None: it has.
+
+    It tries again without an end, and its other errors may pass (#prepareReboot).
+    """
+    if obj.deleted or _has_succeeded(obj) or obj.at("status", "lastError").text != _UNABLE:
+        return None
+    return clock.since(obj.at("metadata", "creationTimestamp").text, cluster)
+
+
+def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
+    """Return what a lost node needs whose agent of Self Node Remediation never ran: people, and now."""
+    lasts, gone = _overdue(obj, cluster), remediation_agents.missing(node, cluster)
+    why = gone.why if gone is not None else "it finds no agent there that can"
+    reason = f"{obj.kind} {obj.full_name} has not begun for {duration(lasts or timedelta())} ({_UNABLE}): {why}"
+    way = f"power {node} off by hand, as {why}. Once it is certainly off, taint it out-of-service"
+    return FailedRemediation(reason, typed(way, fence_taints.fence_command(node)))
 
 
 def _has_succeeded(obj: Object) -> bool:

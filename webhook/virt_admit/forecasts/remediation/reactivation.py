@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import (
     exclusions,
     inactive_reasons,
@@ -21,7 +22,7 @@ from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
-from virt_admit.model.messages import names
+from virt_admit.model.messages import command_of, names
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.remediation import fence_agents, health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
@@ -61,6 +62,7 @@ def reactivation(watch: WatchedNodes, budget: Budget, node: str, down: int, clus
         *_lasting(watch, cluster),
         *_unowned(watch, node),
         *_unfenced(watch, node, cluster),
+        *_without_agent(watch, node, cluster),
         *_failed(watch, budget, down, cluster),
         *_limited(watch, budget, down),
         *_unwatched(watch, node, cluster),
@@ -153,6 +155,16 @@ def _unfenced(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reac
             continue
         words = fence_agents.remedy(template, node)
         yield Reactivation(watch.check, words, about("edit", template, kinds.FAR_TEMPLATE))
+
+
+def _without_agent(watch: WatchedNodes, node: str, cluster: Cluster) -> Iterator[Reactivation]:
+    """Yield what lets the agent of Self Node Remediation run on a node."""
+    is_nhc, steps = watch.check.kind is kinds.NHC, remediation_steps.steps(watch.check)
+    if is_nhc and any(step.kind is kinds.SNR_TEMPLATE for step in steps):
+        gone = remediation_agents.missing(node, cluster)
+        if gone is not None and gone.lasts:
+            remedy = gone.remedy
+            yield Reactivation(watch.check, remedy.removesuffix(f": {command_of(remedy)}"), command_of(remedy))
 
 
 def _failed(watch: WatchedNodes, budget: Budget, down: int, cluster: Cluster) -> Iterator[Reactivation]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -340,4 +341,4 @@ def refusal(step: Step, node: Object, cluster: Cluster) -> str:
         return machine_deletion.refusal(node, cluster)
     if step.kind is kinds.FAR_TEMPLATE and (template := step.template(cluster)) is not None:
         return fence_agents.refusal(template, node.name)
-    return ""
+    return remediation_agents.reason(node.name, cluster) if step.kind is kinds.SNR_TEMPLATE else ""

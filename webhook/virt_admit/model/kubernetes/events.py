@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
@@ -29,7 +30,13 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
 def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield reason and message of the known warnings about an object, the newest first. Arguments as above."""
     for event in about(obj, since, cluster):
-        yield event["reason"].text or "", " ".join((event["message"].text or "").split())
+        message = " ".join((event["message"].text or "").split())
+        yield event["reason"].text or "", message.removeprefix(_COMBINED)
+
+
+_COMBINED: Final = "(combined from similar events): "
+"""What client-go writes before the message of the newest one
+(tools/record/events_cache.go#EventAggregate)."""
 
 
 def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:
@@ -59,7 +66,58 @@ def _warnings(cluster: Cluster) -> Mapping[tuple[str, str, str], tuple[Object, .
         about = event["involvedObject"]
         key = about["namespace"].text or "default", about["kind"].text or "", about["name"].text or ""
         groups.setdefault(key, []).append(event)
-    return {key: tuple(some) for key, some in groups.items()}
+    attached = _attached(cluster)
+    return {key: tuple(_telling(some, attached.get(key, {}))) for key, some in groups.items()}
+
+
+def _telling(some: Sequence[Object], attached: Mapping[str, datetime]) -> Iterator[Object]:
+    """Yield warnings without those that are over, and those of which another one tells the cause.
+
+    The controller that attaches volumes says so when it has, and the kubelet repeats that it waits
+    for some volume beside the error of the volume (kubernetes/kubernetes:pkg/controller/volume/
+    attachdetach; :pkg/kubelet/volumemanager/volume_manager.go#WaitForAttachAndMount).
+    """
+    lasting = [event for event in some if not _is_over(event, attached)]
+    causes = [time_of(event) for event in lasting if _is_of_volume(event) and not _is_summary(event)]
+    for event in lasting:
+        time = time_of(event)
+        told = (cause is None or time is None or time - cause < _BESIDE for cause in causes)
+        if not (_is_summary(event) and any(told)):
+            yield event
+
+
+_OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
+_SUMMARY: Final = "Unable to attach or mount volumes: "
+_BESIDE: Final = timedelta(minutes=5)
+"""The kubelet repeats either event every two minutes."""
+_VOLUME: Final = re.compile(r'for volume "([^"]{1,253})"')
+
+
+def _is_of_volume(event: Object) -> bool:
+    return event["reason"].text in _OF_VOLUMES
+
+
+def _is_summary(event: Object) -> bool:
+    return _is_of_volume(event) and (event["message"].text or "").startswith(_SUMMARY)
+
+
+def _is_over(event: Object, attached: Mapping[str, datetime]) -> bool:
+    named = _VOLUME.search(event["message"].text or "")
+    if event["reason"].text != "FailedAttachVolume" or named is None:
+        return False
+    since, time = attached.get(named[1]), time_of(event)
+    return since is not None and time is not None and time <= since
+
+
+def _attached(cluster: Cluster) -> Mapping[tuple[str, str, str], Mapping[str, datetime]]:
+    """Return by pod when each of its volumes was attached last."""
+    found: dict[tuple[str, str, str], dict[str, datetime]] = {}
+    for event in known("Pod", "SuccessfulAttachVolume", cluster):
+        named, time, about = _VOLUME.search(event["message"].text or ""), time_of(event), event["involvedObject"]
+        if named is not None and time is not None:
+            own = found.setdefault((about["namespace"].text or "default", "Pod", about["name"].text or ""), {})
+            own[named[1]] = max(time, own.get(named[1], time))
+    return found
 
 
 def _age(event: Object) -> tuple[str, str]:

@@ -29,7 +29,11 @@ such reports. The node controller, which writes Unknown after 50 seconds, may it
 
 _BROKEN: Final = ("container runtime is down", "PLEG is not healthy", "container runtime status check may not have")
 """Parts of the message with which the kubelet says that it cannot end a pod (pkg/kubelet/runtime.go#runtimeErrors)."""
-
+UNANSWERED: Final = "its kubelet reports, but the container runtime does not answer it"
+RESTART_RUNTIME: Final = (
+    "restart the container runtime and the kubelet on the node, or reboot it once its VMs may be shut down"
+)
+"""The way out: its journal says what blocks the runtime. Its guests run on, so it is not to be fenced first."""
 
 _LONGEST: Final = 120
 

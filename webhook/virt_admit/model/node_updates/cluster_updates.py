@@ -67,13 +67,15 @@ class ClusterUpdate(NamedTuple):
 
 
 def refusals(cluster: Cluster) -> tuple[str, ...]:
-    """Return why another minor release is refused, also where no update goes there.
+    """Return why an update is refused, and another minor release also where no update goes there.
 
     Each also with the full stop with which the operator may have ended it, as it says it elsewhere.
     """
     version = find(cluster, CLUSTER_VERSION, "", NAME)
     refused = release_refusals.of_version(version, cluster) if version is not None else None
     reasons = [each.reason for each in refused.by] if refused is not None else []
+    stop = release(cluster).stop
+    reasons += [stop.reason] if stop is not None else []
     return (*reasons, *(f"{reason}." for reason in reasons))
 
 
@@ -125,7 +127,13 @@ def _not_accepted(version: Object, target: str, cluster: Cluster) -> ClusterUpda
 
 
 _CHECKS: Final = "PreconditionChecks"
-_LOADED: Final = re.compile(r'^Preconditions failed for payload loaded version="[^"]*" image="[^"]*": ')
+_LOADED: Final = re.compile(
+    r"^(?:Preconditions failed for payload loaded|Retrieving payload failed) "
+    r'version="[^"]*" image="[^"]*"(?:: | failure=)'
+)
+"""The frame of an error, which repeats what was asked for."""
+_UNVERIFIED: Final = re.compile(r"against keyrings: ([\w., -]{1,200})")
+"""The release has no signature that fits, or there is none at all (openshift/library-go:pkg/verify/verify.go)."""
 _NAMED: Final = re.compile(r'\b(version|image)="([^"]*)"')
 
 
@@ -151,6 +159,13 @@ def _valid(version: Object) -> str:
 
 def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     """Return what lets the operator accept a release, by the step at which it refused it."""
+    if keys := _UNVERIFIED.search(words):
+        what = (
+            f"Compare the digest with the page of the release. Then give the cluster its signature, as a ConfigMap in "
+            f"{_SIGNATURES} if it cannot read that, or the new key if {keys[1]} is older than the signature. As a "
+            f"decision after that comparison, oc adm upgrade --force verifies nothing"
+        )
+        return typed(what, about("describe", version, CLUSTER_VERSION))
     if step == "RetrievePayload":
         what = "Make the image of the release and its signature available to the cluster, also in its mirror"
         return typed(what, about("describe", version, CLUSTER_VERSION))
@@ -171,6 +186,8 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     return typed(f"Resolve what ClusterOperator {which} asks for", about("describe", refusing[0], CLUSTER_OPERATOR))
 
 
+_SIGNATURES: Final = "openshift-config-managed"
+"""The namespace of the ConfigMaps with signatures (openshift/cluster-version-operator:docs/user/update-signatures)."""
 _UPGRADEABLE: Final = "ClusterVersionUpgradeable"
 """The check of the condition Upgradeable."""
 

@@ -13,8 +13,6 @@ from virt_admit.model.messages import advice_of, command_of, cut_middle, ended
 from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.rule import CLUSTER_VERSION, Action, Context, Finding, Findings, Object, Urgency, rule, union
 
-_LONGEST = 160
-
 
 @rule(
     kinds=(CLUSTER_VERSION,),
@@ -37,10 +35,11 @@ def check(version: Object, context: Context) -> Findings:
     if stop is not None:
         why = stop.reason.removeprefix(f"ClusterVersion {version.name}: ")
         begin, colon, said = why.partition(": ")
-        text = f"{begin}{colon}{cut_middle(said, max(_LONGEST - len(begin), 60))}"
+        path, end = version.at("spec", "desiredUpdate").path, " virt-admit upgrade has the remedy."
+        left = check.room(path) - len(begin) - len(end) - 3
         yield Finding(
-            version.at("spec", "desiredUpdate").path,
-            f"{ended(text)} virt-admit upgrade has the remedy.",
+            path,
+            f"{ended(f'{begin}{colon}{cut_middle(said, max(left, 60))}')}{end}",
             value=version.name,
             problem=stop.id,
             command=shell("virt-admit", "upgrade"),  # its remedies say what to check before

@@ -9,7 +9,8 @@ it or is about to. A node without VMs that is rebooted on purpose, by its update
 20 minutes. Where its kubelet waits for a certificate, the node runs: approve its CertificateSigningRequest.
 """
 
-from virt_admit.forecasts.remediation import awaited_checks, awaited_return, exclusions, hand_reboots
+from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.remediation import awaited_return, exclusions, hand_reboots
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import node_health
@@ -40,9 +41,9 @@ from virt_admit.rule import (
     reads=union(
         vmis.READS,
         node_health.READS,
-        awaited_checks.READS,
         awaited_return.READS,
         exclusions.RELEASE_READS,
+        volume_attachments.READS,
         {VMI: ("metadata.name",)},
     ),
     action=Action.WARN,
@@ -70,14 +71,15 @@ def check(node: Object, context: Context) -> Findings:
     drains = "" if waits else ", and a drain never completes"
     subjects = ("its VMs",) if unseen else (named, number) if found else ("",)
     effects = [f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end" for vms in subjects]
+    if not found and (left := next(volume_attachments.left_in_use(node.name, context.cluster), None)):
+        effects = [left.words(node.name)]
     pending = certificate_requests.of_node(node.name, context.cluster)
     if pending is not None:
         advice = (
             f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
         )
     else:
-        otherwise = awaited_checks.advice(node.name, context.cluster) or "repair the node, or fence it"
-        advice = awaited_return.advice(node.name, context.cluster, otherwise)
+        advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
     ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
     yield Finding(

@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import coverage, exclusions, outside_checks
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock
@@ -19,6 +20,7 @@ from virt_admit.model.kubernetes.cluster import keep, unlisted
 from virt_admit.model.kubernetes.kinds import NHC, NODE, VM, VMI
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.remediation import check_scope
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, count, cut, gather, rule, union
@@ -72,11 +74,13 @@ def check(node: Object, context: Context) -> Findings:
         vms = count(len(returning), "VM")
         again = "Remove the pause request once its cause is over." if _is_first(idle) else "Let it act, or use another."
         remedy = again if why else "Select it in a NodeHealthCheck."
-        yield Finding(
-            node.metadata["name"].path,
-            f"no health check can act on this node{why}, so {vms} would not restart after its loss. {remedy}",
-            value=node.name,
-        )
+        agent = remediation_agents.missing(node.name, context.cluster)
+        repair = agent.remedy if agent is not None and idle and agent.why in idle[0][1] else ""
+        path, said = node.metadata["name"].path, f"no health check can act on this node{why}"
+        said = f"{said}, so {vms} would not restart after its loss. "
+        ways = filter(None, (advice_of(repair) if repair else "", remedy))
+        message = check.first_that_fits(path, *(said + way for way in ways))
+        yield Finding(path, message, value=node.name, command=command_of(repair))
     elif returning:
         yield from map(Unseen, doubts)
     elif unseen:

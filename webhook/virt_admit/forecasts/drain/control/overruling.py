@@ -85,11 +85,13 @@ def _silent(node: Object, cluster: Cluster) -> Problem | None:
     """Return why no VM can leave a node; None: its kubelet works, or that cannot be determined."""
     if node_health.silence_now(node.name, cluster):
         reason = "its node does not report: it cannot migrate"
+        remedy = awaited_return.advice(node.name, cluster)
     elif node_health.cannot_end_pods(node):
         reason = f"the kubelet of its node cannot end pods ({node_health.unready(node)})"
+        remedy = awaited_return.return_of(node.name, cluster) or node_health.RESTART_RUNTIME
     else:
         return None
-    return Problem(reason, awaited_return.advice(node.name, cluster), ProblemCause.NODE_SILENT).about(node)
+    return Problem(reason, remedy, ProblemCause.NODE_SILENT).about(node)
 
 
 def _with_guest(silent: Problem, vmi: Object, cluster: Cluster) -> Problem:

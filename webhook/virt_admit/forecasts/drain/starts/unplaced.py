@@ -17,7 +17,7 @@ from virt_admit.forecasts.placement.components import left_taints, stalled_machi
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CSI_CAPACITY, KUBEVIRT, PVC
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CSI_CAPACITY, KUBEVIRT, NODE, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -146,8 +146,21 @@ def _volumes(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clu
     place = next(iter(places.values()))
     there = {name: why for name, why in refusals.items() if name not in barred}
     cause = f" ({names(f'{name}: {why}' for name, why in sorted(there.items()))})" if there else ""
-    reason = f"{names(said)}, where no node can run it{cause}. It does not start before one can"
+    gone = place.is_node and not there and _is_absent(place, cluster)
+    where = f", where no node can run it{cause}. It does not start before one can"
+    where = ", and no such node exists. It does not start before that disk can be reached" if gone else where
+    reason = f"{names(said)}{where}"
     return Problem(reason, typed(way(place, there.values()), command), ProblemCause.NO_TARGET)
+
+
+def _is_absent(place: VolumePlace, cluster: Cluster) -> bool:
+    """Return whether certainly no node has the label of a place, as after its Node was removed."""
+    key, _, value = place.label.partition("=")
+    several = " or " in place.words  # of which the label has one alone
+    try:
+        return not several and all(node.labels.get(key) != value for node in cluster.list(NODE))
+    except Unseen:
+        return False
 
 
 def _is_of_volume(cause: str) -> bool:

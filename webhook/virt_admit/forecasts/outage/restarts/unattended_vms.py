@@ -27,7 +27,9 @@ def why_and_remedy(
         bound: why no other node can ever run it; empty: one can, or that is not known.
     """
     acting = _acting(node, coverage)
-    why, way = _unattended(node, coverage), f"{acting}; or, {_by_hand(node, loss.cluster)}"
+    why, way = _unattended(node, coverage), acting
+    if fence_taints.fence_command(node) not in acting:
+        way = f"{acting}; or, {_by_hand(node, loss.cluster)}"
     if bound:
         why, way = f"{why}; and no other node can run it: {bound}", f"{lost_storage.elsewhere(pod, loss)}, and {acting}"
     elif full := room.nowhere.get(pod.full_name, ""):

@@ -1,4 +1,4 @@
-"""Volumes that a second node cannot open because the node of their VM has them open.
+"""Volumes that a second node cannot open because another one has them open, perhaps a lost one.
 
 A claim with ReadWriteMany promises more than its storage may be set up for. LINSTOR needs a
 property for it, which its driver sets for a migration since 0.22.0. Sources:
@@ -9,23 +9,29 @@ issues piraeusdatastore/linstor-csi#159, piraeusdatastore/piraeus-operator#1031.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import PV, STORAGE_CLASS
+from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import NODE, PV, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
+from virt_admit.model.remediation import fence_taints
 
-READS: Final[Reads] = {
-    STORAGE_CLASS: (),
-    PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.storageClassName"),
-}
+READS: Final[Reads] = union(
+    node_health.READS,
+    {
+        NODE: ("spec.taints", "status.volumesInUse"),
+        STORAGE_CLASS: (),
+        PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.storageClassName"),
+    },
+)
 _BUSY: Final = re.compile(
     r"(?i)resource busy|already (?:open|in use|exclusive)|being used|in use by|multiple primaries|reservation conflict"
 )
@@ -51,8 +57,11 @@ def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Clust
     """
     own = find(cluster, PV, "", volume)
     holder = next((pod for pod in users if pod.at("spec", "nodeName").text not in (None, "", on)), None)
-    if own is None or holder is None or not _BUSY.search(error):
+    if own is None or not _BUSY.search(error):
         return None
+    if holder is None:
+        lost = next(_lost_users(own, on, cluster), "")
+        return _not_fenced(lost, cluster) if lost else None
     there = holder.at("spec", "nodeName").text or ""
     opened = f"the volume is open on {there}, where pod {holder.name} uses it"
     driver = own.at("spec", "csi", "driver").text or ""
@@ -63,6 +72,49 @@ def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Clust
     logs = node_pods.logs(pod) if pod is not None else kubectl("describe", PV, volume)
     remedy = f"see what the driver logs about it on {on}, and whether its storage lets two nodes open a volume"
     return BusyVolume(words, typed(remedy, logs), lasts=False)
+
+
+def used_by_lost(node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield the PersistentVolumes that a node which does not report had in use at last, unless it is fenced."""
+    for volume in cluster.known(PV):
+        if node in _lost_users(volume, "", cluster):
+            yield volume.name
+
+
+def _lost_users(volume: Object, on: str, cluster: Cluster) -> Iterator[str]:
+    """Yield the nodes that do not report, are not fenced, and had a volume in use at last, by their kubelets.
+
+    A node without kubelet goes on with its guests, whose pods may be deleted by force meanwhile.
+    """
+    for node in entry(cluster, _in_use, _unique_name(volume)) or ():
+        silent = node.name != on and node_health.silence_now(node.name, cluster)
+        if silent and not fence_taints.ends_pods(node):
+            yield node.name
+
+
+def _unique_name(volume: Object) -> str:
+    """Return how the kubelet calls a volume (kubernetes/kubernetes:pkg/volume/util/util.go#GetUniqueVolumeName)."""
+    csi = volume.at("spec", "csi")
+    return f"kubernetes.io/csi/{csi['driver'].text}^{csi['volumeHandle'].text}"
+
+
+def _in_use(cluster: Cluster) -> Mapping[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for node in cluster.known(NODE):
+        for volume in node.at("status", "volumesInUse").items():
+            found.setdefault(volume.text or "", []).append(node)
+    return found
+
+
+def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
+    """Return that a lost node may still have a volume open: only its end, or a fence in the storage, frees it."""
+    silent = node_health.silent_for(node, cluster)
+    words = f"node {node}, which {silent} and is not fenced, had it in use at last: a guest may still run there"
+    way = (
+        f"make sure that {node} is off, or cut off from its storage (Ceph: a NetworkFence), before you touch a "
+        f"VolumeAttachment; then taint it out-of-service"
+    )
+    return BusyVolume(words, typed(way, fence_taints.fence_command(node)), lasts=True)
 
 
 def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Cluster) -> BusyVolume | None:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
-from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, frozen_guests, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers
 from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
-from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, NODE, PDB, POD, VM, VM_SNAPSHOT, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -129,9 +129,8 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
     )
     if (said := stuck_starts.unsynchronized(vmi)) and not any(unattached_volumes.hotplugged(vmi, cluster)):
         yield f"{stuck_starts.synchronizer(vmi)}: {cut(said, _LONGEST)}"
-    if vmi.at("status", "fsFreezeStatus").text == "frozen":
-        thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
-        yield f"its file systems are frozen, so its applications cannot write: {thaw}"
+    if frozen := frozen_guests.words(vmi, cluster):
+        yield frozen
     if vmis.OUTDATED in vmi.labels:
         restart = "" if changed_disks.brief(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
@@ -253,15 +252,19 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
         return
     pod = running_launchers.launchers(cluster).on_node(vmi)
     ends = pod.metadata["deletionTimestamp"].text if pod is not None else None
-    late = (
-        f". Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
-        if pod is not None and ends
-        else ""
-    )
+    late = f". {_end_of(pod, ends, cluster)}" if pod is not None and ends else ""
     yield (
         f"its node {node} does not report, so whether its guest still runs is not known, and it starts nowhere else before "
         f"the end of its pod is certain{late}: {kubectl('describe', NODE, node)}"
     )
+
+
+def _end_of(pod: Object, ends: str, cluster: Cluster) -> str:
+    """Say when a pod on a silent node was to end, or still has time for that."""
+    moment, now = clock.instant(ends), clock.now(cluster)
+    if moment is not None and now is not None and moment > now:
+        return f"Its pod {pod.name} has until {ends} to end, and no kubelet would confirm that it has"
+    return f"Its pod {pod.name} should have ended at {ends}, which no kubelet confirms"
 
 
 def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
