@@ -21,6 +21,14 @@ def find(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Object | No
         return None
 
 
+def is_absent(cluster: Cluster, kind: Kind, namespace: str, name: str) -> bool:
+    """Return whether an object is known not to exist."""
+    try:
+        return cluster.get(kind, namespace, name) is None
+    except Unseen:
+        return False
+
+
 def keep_of(cluster: Cluster, kind: Kind, obj: Object, key: Hashable, function: Callable[[Object, Cluster], T]) -> T:
     """Return ``function(obj, cluster)`` for an object of the cluster, kept by its names and a key for the function.
 

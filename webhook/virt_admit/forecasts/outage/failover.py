@@ -19,9 +19,6 @@ from virt_admit.model.kubernetes.kinds import (
     CLUSTER_AUTOSCALER,
     KARPENTER_NODE_POOL,
     MACHINE_AUTOSCALER,
-    PV,
-    PVC,
-    STORAGE_CLASS,
     VMI,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -35,14 +32,7 @@ from virt_admit.model.scheduler.room_totals import RoomView
 
 READS: Final[Reads] = union(
     failover_demand.READS,
-    {
-        PVC: ("spec.accessModes", "spec.storageClassName", "spec.volumeName", "status.phase"),
-        PV: ("metadata.labels", "spec.nodeAffinity", "spec.csi.driver", "spec.csi.volumeHandle"),
-        STORAGE_CLASS: ("volumeBindingMode",),
-        CLUSTER_AUTOSCALER: NAME,
-        MACHINE_AUTOSCALER: NAME,
-        KARPENTER_NODE_POOL: NAME,
-    },
+    dict.fromkeys((CLUSTER_AUTOSCALER, MACHINE_AUTOSCALER, KARPENTER_NODE_POOL), NAME),
 )
 
 _MOST_LOSSES: Final = 8

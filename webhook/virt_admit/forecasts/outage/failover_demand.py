@@ -21,7 +21,6 @@ from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import expand as expand_module
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
@@ -30,14 +29,7 @@ from virt_admit.model.scheduler.preemption import HIGHEST
 from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS, Resources
 from virt_admit.model.scheduler.room_totals import RoomView
 
-READS: Final[Reads] = union(
-    vm_ledger.READS,
-    expand_module.READS,
-    launcher_resources.READS,
-    permanent_constraints.READS,
-    quotas.READS,
-    {VMI: ("spec", "status.machine.type", "status.topologyHints.tscFrequency")},
-)
+READS: Final[Reads] = union(vm_ledger.READS, permanent_constraints.READS, quotas.READS)
 
 _INSIGNIFICANT: Final = 100
 """A VMI has defaults that its VM lacks. A difference below one part in so many is none."""

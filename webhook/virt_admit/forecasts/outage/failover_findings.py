@@ -61,21 +61,14 @@ def findings(obj: Object, old: Object | None, wanted: Wanted, cluster: Cluster) 
     early = None
     if short is None or not short.crosses:
         early = _with_recent(obj, old, room, asked, ahead, wanted, cluster)
-    if early is not None:
-        yield FailoverFinding(
-            failover_demand.field_of(obj, early.resource, asked).path,
-            tuple(_messages(obj, old, early, asked, run, wanted.tolerance, cluster)),
-            f"{early.resource} {asked.requests[early.resource]}",
-            _strongest(crosses=True, seen=False, cluster=cluster),
-        )
-    elif short is not None:
-        if short.crosses or not (wanted.silent or ahead):  # else another object of the same run has the finding
-            decisive = failover_demand.field_of(obj, short.resource, asked)
+    found = short if early is None else early
+    if found is not None:
+        if found.crosses or not (wanted.silent or ahead):  # else another object of the same run has the finding
             yield FailoverFinding(
-                decisive.path,
-                tuple(_messages(obj, old, short, asked, run, wanted.tolerance, cluster)),
-                f"{short.resource} {asked.requests[short.resource]}",
-                _strongest(short.crosses, short.seen, cluster),
+                failover_demand.field_of(obj, found.resource, asked).path,
+                tuple(_messages(obj, old, found, asked, run, wanted.tolerance, cluster)),
+                f"{found.resource} {asked.requests[found.resource]}",
+                _strongest(found.crosses, found.seen and early is None, cluster),
             )
     elif not ahead and wanted.tolerance.nodes:
         yield from _only_place(obj, asked, room, cluster)

@@ -19,6 +19,7 @@ from virt_admit.model.kubevirt.instances import expand as expand_module
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_resources, vm_ledger
 from virt_admit.model.kubevirt.launcher.vm_ledger import VmLedger
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.ledger import Ledger, Role, Shape, as_requests
 from virt_admit.model.scheduler.preemption import HIGHEST
 from virt_admit.model.scheduler.resources import PODS, Resources
@@ -272,10 +273,7 @@ def _computed(vms: VmLedger, cluster: Cluster) -> Iterator[tuple[tuple[str, str]
     nothing: a shortage stays certain without it."""
     for namespace, name in vms.without_pod():
         check_time()
-        try:
-            vmi = cluster.get(VMI, namespace, name)
-        except Unseen:
-            continue
+        vmi = find(cluster, VMI, namespace, name)
         given = expand(vmi, cluster) if vmi is not None else None
         if given is not None and not given.unseen:
             requests = as_requests(launcher_resources.pod(given, cluster).requests)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
-from virt_admit.forecasts.outage.control import lost_webhooks, owner_turns
+from virt_admit.forecasts.outage.control import owner_turns
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
@@ -21,7 +21,7 @@ from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.storage.lost_storage import Stranded
 from virt_admit.forecasts.outage.time_parts import Seconds
-from virt_admit.forecasts.placement import candidates, start_doubts
+from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import coverage
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes import kinds
@@ -34,25 +34,14 @@ from virt_admit.model.remediation import fence_taints, machine_drain
 from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
-    candidates.READS,
     coverage.READS,
-    launcher_pods.READS,
-    loss.READS,
     machine_drain.READS,
     pod_evictions.READS,
     lost_storage.READS,
-    lost_webhooks.READS,
     next_vmis.READS,
     owner_turns.READS,
     vmis.OWNER_READS,
-    selection.READS,
-    start_doubts.READS,
-    {
-        kinds.NODE: ("metadata.annotations", "status.conditions"),
-        kinds.VMI: ("metadata.ownerReferences", "status.phaseTransitionTimestamps"),
-        kinds.PV: ("spec.csi",),
-        kinds.PDB: NAME,
-    },
+    {kinds.NODE: ("metadata.annotations",), kinds.PV: ("spec.csi",), kinds.PDB: NAME},
     dict.fromkeys((kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION), ()),
 )
 """The fields that decide on an outage."""

@@ -33,7 +33,7 @@ from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.lookups import keep_of
+from virt_admit.model.lookups import find, keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import pod_size, search_cost, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -216,10 +216,7 @@ def _prioritized(pod: Pod, vmi: Object, running: Object | None) -> Pod:
 
 def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
     """Return the labels of the node that the VMI runs on; none where it cannot be read (``_unseen_of`` says so)."""
-    try:
-        source = cluster.get(NODE, "", vmi.at("status", "nodeName").text or "")
-    except Unseen:
-        return {}
+    source = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
     return source.labels if source is not None else {}
 
 

@@ -27,9 +27,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = union(
-    pod_starts.READS, {POD: ("metadata.labels", "spec.containers.image", "spec.nodeName", "status.phase", *CONDITIONS)}
-)
+READS: Final[Reads] = union(pod_starts.READS, {POD: ("metadata.labels", "spec.containers.image", *CONDITIONS)})
 
 BROKEN: Final = "the pod network on "
 """How each reason begins."""

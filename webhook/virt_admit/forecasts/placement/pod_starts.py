@@ -15,7 +15,6 @@ from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import (
     broken_pods,
     busy_volumes,
-    driver_daemons,
     driver_registrations,
     longhorn_nodes,
     longhorn_starts,
@@ -41,23 +40,11 @@ from virt_admit.model.messages import capital, cut_middle
 from virt_admit.model.scheduler.pods import CONTAINERS
 
 READS: Final[Reads] = union(
-    clock.READS,
     volume_attachments.READS,
     longhorn_nodes.READS,
     longhorn_starts.READS,
-    driver_daemons.READS,
     busy_volumes.READS,
-    {
-        POD: (
-            "metadata.creationTimestamp",
-            "spec.nodeName",
-            "spec.volumes.persistentVolumeClaim.claimName",
-            "metadata.ownerReferences",
-            *(f"status.{kind}.state.waiting" for kind in CONTAINERS),
-        ),
-        PV: ("spec.csi.driver",),
-        PVC: ("spec.volumeName",),
-    },
+    {POD: ("metadata.creationTimestamp", *(f"status.{kind}.state.waiting" for kind in CONTAINERS))},
 )
 
 _FAILURES: Final = frozenset(

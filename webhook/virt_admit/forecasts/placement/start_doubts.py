@@ -13,10 +13,11 @@ from virt_admit.forecasts.placement.components import driver_daemons, node_drive
 from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import PV, PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, cut_middle, names, shorten
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -170,11 +171,7 @@ def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
 
 def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the driver of a volume that one node alone may have; empty: it is another one, or could not be read."""
-    try:
-        found = cluster.get(PVC, namespace, claim) if claim else None
-        if found is None or not volume_attachments.is_of_one_node(found):
-            return ""
-        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "")
-    except Unseen:
+    found = find(cluster, PVC, namespace, claim) if claim else None
+    if found is None or not volume_attachments.is_of_one_node(found):
         return ""
-    return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""
+    return node_drivers.of_claim(namespace, claim, cluster)

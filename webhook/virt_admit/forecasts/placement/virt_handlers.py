@@ -9,29 +9,16 @@ from typing import Final
 from virt_admit.forecasts.placement import pod_networks, pod_starts
 from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
+from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
+from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.scheduler.pods import FINISHED
 
-HEARTBEAT_READS: Final[Reads] = union(
-    clock.READS,
-    node_health.READS,
-    {NODE: ("metadata.annotations.kubevirt.io/heartbeat", "status.conditions.lastTransitionTime")},
-)
-READS: Final[Reads] = union(
-    HEARTBEAT_READS,
-    pod_starts.READS,
-    pod_networks.READS,
-    {
-        KUBEVIRT: (),
-        NAD: NAME,
-        POD: ("metadata.labels", "spec.nodeName", "status.phase", *CONDITIONS),
-    },
-)
+HEARTBEAT_READS: Final[Reads] = union(node_health.READS, {NODE: ("metadata.annotations.kubevirt.io/heartbeat",)})
+READS: Final[Reads] = union(HEARTBEAT_READS, pod_networks.READS, {NAD: NAME})
 
 BROKEN: Final = "virt-handler on "
 """How each reason begins."""
@@ -47,9 +34,8 @@ def problem(cluster: Cluster, node: str) -> str:
     handler = pod(cluster, node)
     unready = handler is not None and handler.condition("Ready")["status"].text == "False"
     if handler is not None and unready and not outlives_kubelet(cluster, node):  # else the node controller wrote that
-        why = (cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)).replace(
-            "; ", ", "
-        )  # one cause
+        why = cluster.cached(_missing_network) or pod_starts.failure(handler, cluster)
+        why = why.replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
     age = _silent_for(find(cluster, NODE, "", node), cluster)
     if age is not None and age > _BEATS_WITHIN:
@@ -131,11 +117,8 @@ def _missing_network(cluster: Cluster) -> str:
     for kubevirt in cluster.known(KUBEVIRT):
         namespace, name = migration_limits.network(kubevirt) or ("", "")
         namespace = namespace or kubevirt.namespace
-        try:
-            if name and cluster.get(NAD, namespace, name) is None:
-                return f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not exist"
-        except Unseen:
-            continue
+        if name and is_absent(cluster, NAD, namespace, name):
+            return f"the migration network, NetworkAttachmentDefinition {namespace}/{name}, does not exist"
     return ""
 
 

@@ -14,18 +14,17 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement.components import busy_volumes, driver_registrations, node_drivers
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     node_health.READS,
-    clock.READS,
     busy_volumes.READS,
     {
         VOLUME_ATTACHMENT: (
@@ -98,10 +97,7 @@ def fault(
     ``overdue``: the pod waits longer than a volume needs to leave another node.
     """
     for claim in claims:
-        try:
-            found = cluster.get(PVC, namespace, claim) if claim else None
-        except Unseen:
-            found = None
+        found = find(cluster, PVC, namespace, claim) if claim else None
         name = found.at("spec", "volumeName").text if found is not None else None
         if found is None or not name:
             continue
@@ -122,7 +118,7 @@ def fault(
 def _kept(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault | None:
     """Return that a volume does not leave a node: its driver says so, or the node is gone."""
     node, error = attachment.at("spec", "nodeName").text or "?", detach_error(attachment)
-    gone = _is_gone(node, cluster)
+    gone = is_absent(cluster, NODE, "", node)
     if not error and not (gone and _is_attached(attachment)):
         return None
     if not gone:
@@ -267,14 +263,6 @@ def _users(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
 
 def _is_attached(attachment: Object) -> bool:
     return attachment.at("status", "attached").boolean is True
-
-
-def _is_gone(node: str, cluster: Cluster) -> bool:
-    """Return whether a node is known not to exist."""
-    try:
-        return cluster.get(NODE, "", node) is None
-    except Unseen:
-        return False
 
 
 def is_of_one_node(claim: Object) -> bool:

@@ -28,11 +28,10 @@ from virt_admit.model.remediation import check_scope
 from virt_admit.model.remediation.check_scope import WatchedNodes
 
 READS: Final[Reads] = union(
-    clock.READS,
     coverage.READS,
     inactive_reasons.DELAY_READS,
     node_health.READS,
-    {NODE: ("metadata.labels", "status.conditions.lastTransitionTime"), CAPI_CLUSTER: ()},
+    {CAPI_CLUSTER: ()},
 )
 
 

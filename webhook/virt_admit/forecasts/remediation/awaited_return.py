@@ -19,15 +19,12 @@ from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 
 READS: Final[Reads] = union(
-    clock.READS,
     updaters.READS,
     awaited_checks.READS,
     virt_handlers.HEARTBEAT_READS,
-    failed_remediations.READS,
     exclusions.READS,
     hand_reboots.READS,
     certificate_requests.READS,
-    {NHC: ("status.unhealthyNodes",), NODE: ("status.conditions.lastTransitionTime",)},
 )
 
 _IN_MAINTENANCE: Final = "during which it has not reported"

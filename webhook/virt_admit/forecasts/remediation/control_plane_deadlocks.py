@@ -24,9 +24,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import count
 from virt_admit.model.remediation import machine_drain, machine_owners, machine_starts, machines
 
-READS: Final[Reads] = union(
-    clock.READS, machine_starts.READS, {KUBEADM: (), CAPI_MACHINE: ("metadata.ownerReferences",)}
-)
+READS: Final[Reads] = union(machine_starts.READS, {KUBEADM: ()})
 
 _IN_PROGRESS: Final = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 """The annotation with the Machine that was deleted and is not replaced yet, as JSON."""

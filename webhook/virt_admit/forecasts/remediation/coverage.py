@@ -18,20 +18,18 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.remediation import check_scope, machine_deletion, machines, remediators
+from virt_admit.model.remediation import check_scope, remediators
 from virt_admit.model.remediation.check_scope import WatchedNodes
 
 CHECKS: Final = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 
 READS: Final = union(
-    machines.OWNER_READS,
     remediation_agents.READS,
     remediators.SNR_READS,
-    machine_deletion.READS,
     machine_nodes.READS,
     dict.fromkeys((*CHECKS, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.CONFIG_NODE), ()),
     dict.fromkeys((kinds.SNR_CONFIG, kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE), ()),
-    {kinds.METAL3_TEMPLATE: (), kinds.NODE: ("metadata.labels",)},
+    {kinds.METAL3_TEMPLATE: ()},
 )
 """The fields that decide whether a health check can act."""
 

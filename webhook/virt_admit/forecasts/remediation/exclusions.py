@@ -28,7 +28,7 @@ EXCLUDED: Final = "remediation.medik8s.io/exclude-from-remediation"
 """The label. Node Maintenance Operator sets it too, with the value ``true``, and takes it back."""
 FIXED: Final = (0, 12)
 """The first release that reads the value."""
-READS: Final[Reads] = union(clock.READS, node_health.READS, {NHC: (), NODE: ("metadata.labels",)})
+READS: Final[Reads] = union(node_health.READS, {NHC: (), NODE: ("metadata.labels",)})
 """Without ``RELEASE_READS``, which the webhook does not keep of pods: it says less."""
 RELEASE_READS: Final[Reads] = {POD: ("spec.containers.image",)}
 _IMAGE: Final = re.compile(r"/node-healthcheck-operator:v?([0-9]{1,3})\.([0-9]{1,3})")

@@ -28,19 +28,12 @@ from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.remediation import fence_taints
 
 READS: Final[Reads] = union(
-    clock.READS,
     failed_remediations.READS,
     node_health.READS,
     vmis.READS,
     {
         NHC: ("spec.pauseRequests",),
-        NODE: (
-            "metadata.labels",
-            "spec.taints",
-            "spec.unschedulable",
-            "status.nodeInfo.kubeletVersion",
-            "status.conditions.lastTransitionTime",
-        ),
+        NODE: ("metadata.labels", "spec.taints", "spec.unschedulable", "status.nodeInfo.kubeletVersion"),
     },
 )
 

@@ -24,12 +24,8 @@ from virt_admit.model.scheduler import controller_taints
 
 READS: Final[Reads] = union(
     awaited_return.READS,
-    certificate_requests.READS,
-    driver_daemons.READS,
     cordoners.READS,
-    fence_taints.READS,
     left_taints.READS,
-    kured.READS,
     virt_handlers.READS,
 )
 

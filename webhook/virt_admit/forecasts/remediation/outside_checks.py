@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
 
 READS: Final[Reads] = {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()}
 
@@ -29,10 +30,7 @@ def is_single(cluster: Cluster) -> bool:
 
 def outside(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield what may remediate a node and is not read. Nothing for a Node that cannot be read."""
-    try:
-        found = cluster.get(kinds.NODE, "", node)
-    except Unseen:
-        return
+    found = find(cluster, kinds.NODE, "", node)
     if found is None:
         return
     name = found.annotations.get(machine_nodes.CAPI_OWNER)

@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.remediation import health_checks, machine_drain, machine_owners, machine_starts, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -126,19 +127,12 @@ def _left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
     """
     status = check.obj["status"]
     listed = {*status["inFlightRemediations"].map, *(each["name"].text for each in status["unhealthyNodes"].items())}
-    gone = sorted(name for name in listed if name and _is_gone(name, cluster))
+    gone = sorted(name for name in listed if name and is_absent(cluster, kinds.NODE, "", name))
     if gone:
         yield (
             f"its status still lists remediations of {names(gone)}, which do not exist. Until they are dropped, its selector "
             "cannot be changed and it cannot be deleted. Update the operator, or delete their remediation objects"
         )
-
-
-def _is_gone(node: str, cluster: Cluster) -> bool:
-    try:
-        return cluster.get(kinds.NODE, "", node) is None
-    except Unseen:
-        return False
 
 
 def _acts_on_a_reporting_node(check: HealthCheck) -> bool:

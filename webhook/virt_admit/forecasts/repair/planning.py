@@ -49,26 +49,16 @@ from virt_admit.model.kubernetes.kinds import (
     VMI,
 )
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, node_local_volumes
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import ProblemCause
-
-_SCALED: Final = ("metadata.ownerReferences", "metadata.labels", "metadata.annotations", "spec.replicas")
 
 READS: Final = union(
     outages.READS,
     rehearsal.READS,
     storage_classes.READS,
     disk_sizes.READS,
-    migratability.READS,
-    migration_timeouts.READS,
-    node_local_volumes.READS,
     dict.fromkeys((VM, POOL, PVC, DATA_VOLUME, RESOURCE_QUOTA, LIMIT_RANGE, MIGRATION_POLICY, PDB, AUTOSCALER), ()),
-    {
-        DEPLOYMENT: _SCALED,
-        STATEFUL_SET: _SCALED,
-        REPLICA_SET: _SCALED,
-    },
+    dict.fromkeys((DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.labels", "metadata.annotations")),
 )
 """The fields that a plan reads."""
 

@@ -26,7 +26,6 @@ from virt_admit.forecasts.repair.repair_plan import (
     ObjectRef,
     PlanStage,
     RepairStep,
-    TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY, RESOURCE_QUOTA, VMI
@@ -81,8 +80,6 @@ def _setting(subject: ObjectRef, name: str, title: str, edit: FieldEdit, risk: s
         stage=PlanStage.SETTINGS,
         title=title,
         subject=subject,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the setting is written", subject, [edit]),),
         risk=risk,
@@ -123,7 +120,6 @@ def _raised(quota: Object, edits: list[FieldEdit], hard: Mapping[str, int]) -> R
         title=f"raise {words}",
         subject=subject,
         cost=Cost(CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, tuple(edits)),),
         verify=(queries.in_force(subject, edits),),
         risk="the tenant keeps the old disks until its owner removes them; the limit can be set back then",
@@ -181,8 +177,6 @@ def _policy(step: RepairStep, cluster: Cluster) -> Iterator[RepairStep]:
         stage=PlanStage.SETTINGS,
         title=f"allow its copy {seconds} seconds for each GiB",
         subject=policy,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(policy, Command.APPLY, manifest=manifest), ObjectChange(own, Command.PATCH, (edit,))),
         verify=(queries.check("the VMI has the label", own, [edit]),),
     )

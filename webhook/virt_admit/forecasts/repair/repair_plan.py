@@ -209,9 +209,9 @@ class RepairStep:
     title: str
     """An order: ``copy disk db-root to class ceph-block``."""
     subject: ObjectRef
-    cost: Cost
-    takes_effect: TakesEffect
     changes: tuple[ObjectChange, ...]
+    cost: Cost = Cost(CostClass.NOTHING)
+    takes_effect: TakesEffect = TakesEffect.AT_ONCE
     solves: tuple[str, ...] = ()
     frees: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

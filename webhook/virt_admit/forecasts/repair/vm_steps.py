@@ -110,8 +110,6 @@ def unmark(vmi: Object, vm: Object) -> RepairStep:
         stage=PlanStage.LIVE,
         title="cancel the evacuation that is left over",
         subject=subject,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),),
         verify=(
             StepCheck(
@@ -135,7 +133,6 @@ def widened(vmi: Object, vm: Object, widening: node_constraints.Widening, cluste
         stage=PlanStage.LIVE,
         title=title,
         subject=subject,
-        cost=Cost(CostClass.NOTHING),
         takes_effect=TakesEffect.LIVE,
         changes=(ObjectChange(subject, Command.PATCH, widening.edits),),
         preconditions=(StepCheck("the VM has no RestartRequired", _condition("vm", vm, "RestartRequired")),),

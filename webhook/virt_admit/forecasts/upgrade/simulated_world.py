@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -173,27 +173,12 @@ def returning(pools: Iterable[Pool], cluster: Cluster) -> frozenset[str]:
 
 def with_nodes_back(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
     """Return the filters over the cluster as it is when these nodes are back."""
-    return _with_changed(scheduler, nodes, _back)
+    return scheduler.changed(nodes, _back) if nodes else scheduler
 
 
 def without_virt_handler(scheduler: FilterPipeline, nodes: Collection[str]) -> FilterPipeline:
     """Return the filters over the cluster in which these nodes take no VM: their virt-handler does not work."""
-    return _with_changed(scheduler, nodes, _unserved)
-
-
-def _with_changed(scheduler: FilterPipeline, nodes: Collection[str], change: Callable[[Node], Node]) -> FilterPipeline:
-    if not nodes:
-        return scheduler
-    state = scheduler.state.fork()
-    changed = {name: change(node) if name in nodes else node for name, node in state.nodes.items()}
-    return FilterPipeline(
-        replace(state, nodes=changed),
-        scheduler.volumes,
-        scheduler.unseen,
-        scheduler.complete,
-        scheduler.most_terms,
-        scheduler.unread_namespaces,
-    )
+    return scheduler.changed(nodes, _unserved) if nodes else scheduler
 
 
 def _unserved(node: Node) -> Node:

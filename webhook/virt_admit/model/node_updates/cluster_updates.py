@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, names
 from virt_admit.model.node_updates import (
@@ -36,19 +36,8 @@ _RELATED: Final = "status.relatedObjects"
 READS: Final[Reads] = union(
     clock.READS,
     config_pool_updates.READS,
-    incompatible_operators.READS,
     release_refusals.READS,
-    {
-        MACHINE_CONFIG_POOL: ("spec.paused",),
-        CLUSTER_VERSION: (),
-        CLUSTER_OPERATOR: (
-            *CONDITIONS,
-            "status.conditions.message",
-            "status.conditions.reason",
-            "status.versions",
-            _RELATED,
-        ),
-    },
+    {CLUSTER_OPERATOR: ("status.versions", _RELATED)},
 )
 
 NAME: Final = "version"

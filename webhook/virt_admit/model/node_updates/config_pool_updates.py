@@ -34,7 +34,6 @@ _DESIRED_DRAIN: Final = f"{_GROUP}/desiredDrain"
 _APPLIED_DRAIN: Final = f"{_GROUP}/lastAppliedDrain"
 
 READS: Final[Reads] = union(
-    machine_pools.READS,
     {
         MACHINE_CONFIG_POOL: (),
         MACHINE_CONFIG_NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "status.conditions.message"),

@@ -35,26 +35,14 @@ _TALOS: Final = "talos.dev/cordoned"
 READS: Final[Reads] = union(
     updaters.READS,
     fence_taints.READS,
-    machine_nodes.READS,
-    kured.READS,
-    pod_owners.READS,
-    plan_progress.READS,
     {
         NODE: (
-            "metadata.labels",
             f"metadata.annotations.{_TALOS}",
             "metadata.annotations.nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable",
             "metadata.annotations.nvidia.com/ofed-driver-upgrade.node-initial-state.unschedulable",
-            "spec.unschedulable",
-            "spec.taints",
         ),
-        POD: (
-            "spec.nodeName",
-            "spec.containers.resources",
-            "spec.volumes.emptyDir",
-            "status.phase",
-        ),
-        VMI: ("spec.evictionStrategy", "status.conditions", "status.evacuationNodeName", "status.nodeName"),
+        POD: ("spec.containers.resources", "spec.volumes.emptyDir"),
+        VMI: ("spec.evictionStrategy", "status.conditions", "status.evacuationNodeName"),
     },
 )
 

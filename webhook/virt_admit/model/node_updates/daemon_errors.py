@@ -51,7 +51,7 @@ def _remedy(node: Object, reason: str) -> str:
     if _UNREADABLE.search(reason):
         words = f"Write {_previous(node)} into {_CURRENT} of {name}, which its daemon cannot read"
         return typed(words, _on_host(name, "ls", "-l", _CURRENT))
-    if _of_booted(reason) and _taken(node, reason):
+    if (_OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason)) and _taken(node, reason):
         return typed(_not_booted(node), _on_host(name, "rpm-ostree", "status"))
     if _DRIFT.search(reason) or _OTHER_IMAGE.search(reason):
         return typed(_drift(name, reason), _on_host(name, "touch", _FORCE))
@@ -66,10 +66,6 @@ def _remedy(node: Object, reason: str) -> str:
     log = _on_host(name, "journalctl", "-b", "-u", "rpm-ostreed", "-u", "kubelet", "--no-pager", "-n", "200")
     known = f"Repair what the machine-config-daemon of {name} reports; its own log and that of the host say more"
     return typed(known, log)
-
-
-def _of_booted(reason: str) -> bool:
-    return bool(_OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason))
 
 
 def _taken(node: Object, reason: str) -> bool:

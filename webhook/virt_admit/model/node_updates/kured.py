@@ -38,9 +38,8 @@ _BEFORE: Final = "kured.dev/node-unschedulable-before-drain"
 """The annotation of a node that says whether it was cordoned before the drain; up to 1.17 the lock alone says so."""
 
 READS: Final[Reads] = union(
-    clock.READS,
-    {VMI: ("status.nodeName", "status.phase")},
     {
+        VMI: ("status.nodeName", "status.phase"),
         DAEMON_SET: (
             f"metadata.annotations.{LOCK}",
             "spec.template.spec.containers.args",

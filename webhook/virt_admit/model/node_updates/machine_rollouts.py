@@ -24,18 +24,10 @@ from virt_admit.model.remediation.machine_starts import OverdueMachine
 _REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
 
 READS: Final[Reads] = union(
-    machine_nodes.READS,
     machine_starts.READS,
     {
         MACHINE_DEPLOYMENT: (),
-        CAPI_MACHINE: (
-            "metadata.labels",
-            "metadata.ownerReferences",
-            "metadata.deletionTimestamp",
-            "status.conditions",
-            "status.v1beta2.conditions",
-            "status.deletion",
-        ),
+        CAPI_MACHINE: ("status.deletion",),
         CAPI_MACHINE_SET: ("metadata.labels", f"metadata.annotations.{_REVISION}"),
         NODE: CONDITIONS,
     },

@@ -29,7 +29,6 @@ from virt_admit.model.node_updates.operators import bundle_unpacking
 
 READS: Final[Reads] = union(
     bundle_unpacking.READS,
-    clock.READS,
     refused_upgrades.READS,
     {
         SUBSCRIPTION: (

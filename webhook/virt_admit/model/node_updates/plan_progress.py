@@ -219,13 +219,9 @@ def _host(node: Object) -> str:
     return node.labels.get(_HOSTNAME, "")
 
 
-def _own_label(plan: Object) -> str:
-    return f"plan.upgrade.cattle.io/{plan.name}"
-
-
 def _is_done(plan: Object, node: Object) -> bool:
     latest = plan.at("status", "latestHash").text
-    return bool(latest) and node.labels.get(_own_label(plan)) in (latest, "disabled")
+    return bool(latest) and node.labels.get(f"plan.upgrade.cattle.io/{plan.name}") in (latest, "disabled")
 
 
 def _selected(plan: Object, cluster: Cluster) -> list[Object]:

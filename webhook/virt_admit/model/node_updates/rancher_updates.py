@@ -151,7 +151,9 @@ def _clusters(cluster: Cluster) -> Iterator[_Wait]:
         if updated["status"].text in ("False", "Unknown"):
             said = update_orders.quoted(updated["message"].text)
             yield _Wait(
-                each, f"{update_orders.title(each)}{_step(each, cluster)} is not updated{said}", _since(updated)
+                each,
+                f"{update_orders.title(each)}{_step(each, cluster)} is not updated{said}",
+                update_orders.since(updated),
             )
 
 
@@ -168,12 +170,8 @@ def _bundles(cluster: Cluster) -> Iterator[_Wait]:
         ready, state = each.condition("Ready"), each.at("status", "display", "state").text or ""
         if ready["status"].text == "False" and state in ("WaitApplied", "ErrApplied", "NotReady", "Pending"):
             said = "" if state == "WaitApplied" else update_orders.quoted(ready["message"].text)
-            lasts = clock.lasting(_since(ready), cluster)
-            yield _Wait(each, f"{update_orders.title(each)} is {state}{lasts}{said}", _since(ready))
-
-
-def _since(condition: Field) -> str | None:
-    return condition["lastUpdateTime"].text or condition["lastTransitionTime"].text
+            lasts = clock.lasting(update_orders.since(ready), cluster)
+            yield _Wait(each, f"{update_orders.title(each)} is {state}{lasts}{said}", update_orders.since(ready))
 
 
 def _idle(waits: Sequence[_Wait], cluster: Cluster) -> tuple[_Controller | None, _Controller | None]:

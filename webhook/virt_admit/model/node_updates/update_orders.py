@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import cut
 
 LONG: Final = timedelta(hours=1)
@@ -39,6 +39,11 @@ def quoted(words: str | None) -> str:
     """Return what a controller says, after a colon; empty: it says nothing."""
     said = " ".join((words or "").split())
     return f": {cut(said, _WORDS)}" if said else ""
+
+
+def since(condition: Field) -> str | None:
+    """Return since when a condition has its status; the controllers of Rancher write a field of their own."""
+    return condition["lastUpdateTime"].text or condition["lastTransitionTime"].text
 
 
 def is_long(text: str | None, cluster: Cluster) -> bool:

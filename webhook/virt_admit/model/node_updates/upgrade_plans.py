@@ -78,8 +78,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
 
 def _began(plan: Object) -> str | None:
     """Return when a Plan got its present version, which is the last change that an administrator made."""
-    resolved = plan.condition("LatestResolved")
-    return resolved["lastUpdateTime"].text or resolved["lastTransitionTime"].text
+    return update_orders.since(plan.condition("LatestResolved"))
 
 
 def _refusing(pod: Object, node: Object) -> list[dict[str, Any]]:
@@ -120,7 +119,7 @@ def _failing(plan: Object, cluster: Cluster) -> Iterator[StandingOrder]:
     for kind, reason in (("Validated", ""), ("LatestResolved", ""), ("Complete", "JobFailed")):
         said = plan.condition(kind)
         told = said["status"].text == "False" and said["reason"].text == (reason or said["reason"].text)
-        since = said["lastUpdateTime"].text or said["lastTransitionTime"].text
+        since = update_orders.since(said)
         if told and said["message"].text and update_orders.is_long(since, cluster):
             words = f"{kind} is False{clock.lasting(since, cluster)}{update_orders.quoted(said['message'].text)}"
             logs = shell("kubectl", "logs", "-n", plan.namespace, "-l", f"{OF_PLAN}={plan.name}", "--tail=50")

@@ -47,7 +47,6 @@ READS: Final[Reads] = union(
             f"status.deletion.{_TERMINATING}",
             "status.conditions",
             "status.v1beta2.conditions",
-            "spec.clusterName",
             "metadata.annotations",
             "metadata.labels",
         ),

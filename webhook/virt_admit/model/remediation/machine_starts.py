@@ -32,13 +32,8 @@ READS: Final[Reads] = union(
     machine_nodes.READS,
     {
         CAPI_MACHINE: (
-            *(
-                "metadata.labels",
-                "metadata.ownerReferences",
-                "metadata.creationTimestamp",
-                "metadata.deletionTimestamp",
-            ),
-            *("status.conditions", "status.v1beta2.conditions", "status.deprecated.v1beta1"),
+            *("metadata.labels", "metadata.ownerReferences"),
+            *("metadata.creationTimestamp", "metadata.deletionTimestamp", "status.deprecated.v1beta1"),
             *(f"status.{field}" for field in _FAILED),
         ),
         MACHINE: (

@@ -6,7 +6,7 @@ once for all pods that demand the same, because a cluster has thousands of VMs o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -62,18 +62,10 @@ class FilterPipeline:
 
     def fork(self, state: SchedulerSnapshot | None = None) -> FilterPipeline:
         """Return the same filters over a copy of the state to try placements on, or over other pods on its nodes."""
-        return FilterPipeline(
-            state or self.state.fork(),
-            self.volumes,
-            self.unseen,
-            self.complete,
-            self.most_terms,
-            self.unread_namespaces,
-            self._static,
-            self._reach,
-            _limited=self.limits_volumes,
-            _before=self._before,
-        )
+        found = self._over(state or self.state.fork())
+        found._static, found._reach = self._static, self._reach
+        found._limited, found._before = self.limits_volumes, self._before
+        return found
 
     def without_pods(self, pods: Iterable[Pod]) -> FilterPipeline:
         """Return the filters over the cluster without these pods; the same ones if there are none."""
@@ -87,29 +79,23 @@ class FilterPipeline:
 
     def without_nodes(self, lost: Container[str]) -> FilterPipeline:
         """Return the filters over the cluster without these nodes and the pods on them."""
-        return FilterPipeline(
-            self.state.without_nodes(lost),
-            self.volumes,
-            self.unseen,
-            self.complete,
-            self.most_terms,
-            self.unread_namespaces,
-            _limited=self.limits_volumes,
-            _before=self,
-        )
+        found = self._over(self.state.without_nodes(lost))
+        found._limited, found._before = self.limits_volumes, self
+        return found
+
+    def changed(self, names: Container[str], change: Callable[[Node], Node]) -> FilterPipeline:
+        """Return the filters over a copy of the cluster in which these nodes are changed."""
+        state = self.state.fork()
+        nodes = {name: change(node) if name in names else node for name, node in state.nodes.items()}
+        return self._over(replace(state, nodes=nodes))
 
     def cordoned(self, names: Container[str]) -> FilterPipeline:
         """Return the filters over a copy of the cluster in which these nodes are cordoned."""
-        state = self.state.fork()
-        nodes = {name: replace(node, cordoned=True) if name in names else node for name, node in state.nodes.items()}
-        return FilterPipeline(
-            replace(state, nodes=nodes),
-            self.volumes,
-            self.unseen,
-            self.complete,
-            self.most_terms,
-            self.unread_namespaces,
-        )
+        return self.changed(names, lambda node: replace(node, cordoned=True))
+
+    def _over(self, state: SchedulerSnapshot) -> FilterPipeline:
+        """Return the filters over another state, without what was computed for this one."""
+        return FilterPipeline(state, self.volumes, self.unseen, self.complete, self.most_terms, self.unread_namespaces)
 
     def place(self, pod: Pod, without: str = "", gone: Sequence[Pod] = ()) -> Placement:
         """Return the nodes on which the pod would be schedulable, leaving out the node ``without``.

@@ -17,6 +17,7 @@ from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, CSI_DRIVER, CSI_NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 from virt_admit.model.scheduler.resources import MEMORY, amount, show
 
@@ -242,10 +243,7 @@ def claim(cluster: Cluster, namespace: str, name: str) -> Claim:
 
 def _faulty(found: Object, fault: str, volume_name: str, cluster: Cluster) -> Claim:
     """Return a claim that no new pod can mount. Pods that run with it still attach its volume (csi.go#getCSIDriverInfo)."""
-    try:
-        volume = cluster.get(PV, "", volume_name)
-    except Unseen:
-        volume = None
+    volume = find(cluster, PV, "", volume_name)
     if volume is None:
         return Claim(found.name, fault)
     return replace(_bound(found, volume), fault=fault, node_affinity=None, zones=())

@@ -18,9 +18,10 @@ autoscaler, leads to audit at most.
 
 from dataclasses import dataclass
 
-from virt_admit.forecasts.outage.tolerance import NOTHING, ONE_NODE, READS, Tolerance, may_ask
+from virt_admit.forecasts.outage.tolerance import NOTHING, ONE_NODE, Tolerance, may_ask
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMIRS
+from virt_admit.model.kubernetes.reads import LateReads, Reads
 from virt_admit.rule import (
     Action,
     Context,
@@ -44,9 +45,15 @@ class Params:
     )
 
 
+def _reads() -> Reads:
+    from virt_admit.forecasts.outage import failover  # noqa: PLC0415 - see LateReads
+
+    return failover.READS
+
+
 @rule(
     kinds=(VM, POOL, VMIRS),
-    reads=READS,
+    reads=LateReads(_reads),
     action=Action.AUDIT,
     event="NoFailover",
     in_scan=False,

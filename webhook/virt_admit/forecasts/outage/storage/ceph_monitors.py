@@ -26,10 +26,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 READS: Final[Reads] = union(
     clock.READS,
     ceph_pools.READS,
-    {
-        CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"),
-        POD: ("metadata.labels", "spec.nodeName", "spec.nodeSelector", "status.phase", *CONDITIONS),
-    },
+    {CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"), POD: ("spec.nodeSelector", *CONDITIONS)},
 )
 
 _BLOCK: Final = ".rbd.csi.ceph.com"

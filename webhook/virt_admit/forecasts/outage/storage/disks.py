@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import find
 
 _CLUSTER: Final = "clusterID"
 """The attribute of Ceph's volumes that names their Ceph cluster."""
@@ -61,11 +62,8 @@ def of_claims(vmi: Object, claims: Sequence[str], cluster: Cluster) -> Iterator[
     """Yield the disks behind claims of a VM; those that are not bound, or cannot be read, are left out."""
     namespace = vms.namespace_of(vmi)
     for name in dict.fromkeys(claims):
-        try:
-            claim = cluster.get(PVC, namespace, name)
-            volume = cluster.get(PV, "", claim.at("spec", "volumeName").text or "") if claim is not None else None
-        except Unseen:
-            continue
+        claim = find(cluster, PVC, namespace, name)
+        volume = find(cluster, PV, "", claim.at("spec", "volumeName").text or "") if claim is not None else None
         csi = volume.at("spec", "csi") if volume is not None else None
         if csi is not None and (driver := csi["driver"].text):
             more = csi["volumeAttributes"]

@@ -126,8 +126,7 @@ def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Clus
         return None
     words = (
         f"{opened}, and DRBD has one primary, because class {name} does not set {_TWO} and "
-        f"linstor-csi {release} does not "
-        f"set it for a migration, as {_SETS_TWO} and later do"
+        f"linstor-csi {release} does not set it for a migration, as {_SETS_TWO} and later do"
     )
     handle = volume.at("spec", "csi", "volumeHandle").text or volume.name
     remedy = (

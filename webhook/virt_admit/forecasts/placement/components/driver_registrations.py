@@ -83,9 +83,8 @@ def _remedy(pod: Object | None, node: str, driver: str, *, certain: bool) -> str
         words = f"see whether pod {pod.name} registered {node} with the controller of the driver"
         return typed(words, node_pods.logs(pod))
     words = (
-        f"delete pod {pod.name}, whose successor registers {node} when it starts; if it does "
-        "not, see in its logs why it "
-        "does not reach the controller of the driver"
+        f"delete pod {pod.name}, whose successor registers {node} when it starts; if it does not, "
+        "see in its logs why it does not reach the controller of the driver"
     )
     return typed(words, kubectl("delete", POD, pod.name, pod.namespace))
 

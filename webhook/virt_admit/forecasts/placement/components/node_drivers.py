@@ -18,7 +18,7 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -28,12 +28,7 @@ from virt_admit.model.scheduler.volumes import Claim
 READS: Final[Reads] = union(
     clock.READS,
     driver_daemons.READS,
-    {
-        CSI_NODE: ("spec.drivers.name",),
-        POD: ("spec.nodeName", "status.phase"),
-        PVC: ("spec.volumeName",),
-        PV: ("spec.csi.driver",),
-    },
+    {POD: ("status.phase",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)},
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver."""
@@ -69,7 +64,7 @@ def missing(node: str, namespace: str, claims: Iterable[str], cluster: Cluster) 
 
 def needed_by(namespace: str, claims: Iterable[str], cluster: Cluster) -> tuple[str, ...]:
     """Return the drivers of claims, as far as their volumes are known."""
-    return tuple(dict.fromkeys(filter(None, (_driver(namespace, claim, cluster) for claim in claims))))
+    return tuple(dict.fromkeys(filter(None, (of_claim(namespace, claim, cluster) for claim in claims))))
 
 
 @cached
@@ -194,11 +189,8 @@ _LASTING: Final = timedelta(minutes=5)
 """Drivers are registered within minutes of a boot; a kubelet repeats the event within two."""
 
 
-def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
+def of_claim(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the driver of a claim's volume; empty: it has none, or that could not be read."""
-    try:
-        found = cluster.get(PVC, namespace, claim) if claim else None
-        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
-    except Unseen:
-        return ""
+    found = find(cluster, PVC, namespace, claim) if claim else None
+    volume = find(cluster, PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
     return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""

@@ -17,7 +17,6 @@ from virt_admit.forecasts.repair.repair_plan import (
     RepairStep,
     RootProblem,
     StepCheck,
-    TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, NODE, SNR_TEMPLATE
@@ -61,7 +60,6 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         title=f"let a NodeHealthCheck watch the workers, with {template.kind} {template.name}",
         subject=subject,
         cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.APPLY, manifest=manifest),),
         verify=(StepCheck("the health check is enabled", _PHASE, "Enabled"),),
         risk="a node that does not report for 5 minutes is remediated: its VMs restart elsewhere",

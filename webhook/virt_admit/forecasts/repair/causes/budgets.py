@@ -26,7 +26,6 @@ from virt_admit.forecasts.repair.repair_plan import (
     RepairStep,
     RootProblem,
     StepCheck,
-    TakesEffect,
 )
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -79,7 +78,6 @@ def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> R
         title=f"set {eviction_policy.FIELD} {eviction_policy.ALWAYS}, or repair {', '.join(pod.name for pod in here[:3])}",
         subject=subject,
         cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the policy is written", subject, [edit]),),
         risk=(
@@ -125,7 +123,6 @@ def _more_pods(problem: RootProblem, budget: Object, selected: Sequence[Object],
         title=target[1],
         subject=target[0].subject,
         cost=Cost(CostClass.NOTHING, pods=more),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(target[0],),
         verify=(
             StepCheck("the budget allows an eviction", query, str(changed.at("status", "disruptionsAllowed").integer)),

@@ -35,6 +35,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migratability, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.versions import Version, has_release, hco_release
+from virt_admit.model.lookups import find
 
 STORAGE_PLAN: Final = kinds.guess("migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigrationPlan")
 STORAGE_MIGRATION: Final = kinds.guess("migrations.kubevirt.io/v1alpha1", "VirtualMachineStorageMigration")
@@ -119,10 +120,7 @@ def _stage_is_fixed(cluster: Cluster) -> bool:
 def _copy(claim: str, vm: Object, namespace: str, cluster: Cluster, wishes: Wishes) -> DiskCopy | str:
     if not any(volume.claim == claim for volume in volumes(vm)):
         return f"the VM does not name claim {claim} that its VMI uses"
-    try:
-        found = cluster.get(PVC, namespace, claim)
-    except Unseen:
-        found = None
+    found = find(cluster, PVC, namespace, claim)
     if found is None:
         return f"claim {claim} cannot be read"
     mode = found.at("spec", "volumeMode").text or storage_classes.FILESYSTEM
@@ -160,8 +158,6 @@ def steps(vm: Object, found: list[DiskCopy], cluster: Cluster) -> tuple[RepairSt
         copying,
         id=f"{AFTER}{copying.subject.full_name}",
         title="write the access modes of the copies into dataVolumeTemplates",
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(copying.subject, Command.PATCH, left),),
         needs=(copying.id,),
         preconditions=copying.verify,
@@ -201,10 +197,7 @@ def _step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
 
 
 def _uid(vm: Object, cluster: Cluster) -> str:
-    try:
-        vmi = cluster.get(VMI, vms.namespace_of(vm), vm.name)
-    except Unseen:
-        vmi = None
+    vmi = find(cluster, VMI, vms.namespace_of(vm), vm.name)
     return (vmi.metadata["uid"].text or "") if vmi is not None else ""
 
 

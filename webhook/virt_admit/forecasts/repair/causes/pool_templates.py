@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.repair.repair_plan import Command, FieldEdit, ObjectChange, ObjectRef, RepairStep
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POOL
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.lookups import find
 
 TEMPLATE: Final = ("spec", "virtualMachineTemplate")
 """Where a pool has the spec of its VMs."""
@@ -34,10 +35,7 @@ def restarts(vm: Object, cluster: Cluster) -> bool:
 
 
 def _strategy(vm: Object, name: str, cluster: Cluster) -> bool:
-    try:
-        pool = cluster.get(*_pool(vm))
-    except Unseen:
-        return False
+    pool = find(cluster, *_pool(vm))
     return pool is not None and pool.at("spec", "updateStrategy", name).present
 
 

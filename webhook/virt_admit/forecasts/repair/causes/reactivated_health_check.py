@@ -19,7 +19,6 @@ from virt_admit.forecasts.repair.repair_plan import (
     PlanStage,
     RepairStep,
     RootProblem,
-    TakesEffect,
 )
 from virt_admit.model.kubernetes.cluster import Cluster
 
@@ -46,7 +45,6 @@ def _step(found: Reactivation) -> RepairStep:
         title=found.words,
         subject=subject,
         cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, edits),),
         verify=(queries.check("the health check has the new values", subject, edits),),
         risk=found.risk,

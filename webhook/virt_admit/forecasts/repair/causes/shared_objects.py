@@ -25,7 +25,6 @@ from virt_admit.forecasts.repair.repair_plan import (
     RepairStep,
     RootProblem,
     StepCheck,
-    TakesEffect,
 )
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import kinds
@@ -62,15 +61,15 @@ def step(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         return f"{unseen.what} cannot be read"
 
 
-def _object(problem: RootProblem, cluster: Cluster) -> Object:
-    """Return the root object of a problem.
+def _object(subject: ObjectRef, cluster: Cluster) -> Object:
+    """Return an object of a plan.
 
     Raises:
         Unseen: it cannot be read, or does not exist any more.
     """
-    found = cluster.get(problem.subject.kind, problem.subject.namespace, problem.subject.name)
+    found = cluster.get(*subject)
     if found is None:
-        raise Unseen(str(problem.subject))
+        raise Unseen(str(subject))
     return found
 
 
@@ -83,8 +82,6 @@ def _settings(
         stage=stage,
         title=title,
         subject=problem.subject,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(problem.subject, Command.PATCH, tuple(edits)),),
         verify=(verify,),
         risk=risk,
@@ -98,7 +95,7 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Raise a quota by what the largest VM lacks, so that they migrate one after another."""
     if problem.subject.kind is not RESOURCE_QUOTA:  # the refusal is reported, and no known quota explains it
         return _UNEXPLAINED
-    quota = _object(problem, cluster)
+    quota = _object(problem.subject, cluster)
     most: dict[str, int] = {}
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
@@ -178,11 +175,9 @@ def _raise(item: Any, size: PodSize) -> None:
 
 def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Let migrations start: KubeVirt's own limits where one is below 1."""
-    in_force = migration_limits.block(_object(problem, cluster))
+    in_force = migration_limits.block(_object(problem.subject, cluster))
     subject = found_problems.limits_owner(cluster)
-    owner = cluster.get(*subject)
-    if owner is None:
-        raise Unseen(str(subject))
+    owner = _object(subject, cluster)
     path = migration_limits.block(owner).path
     defaults = {PER_CLUSTER: 5, PER_NODE: 1 if subject.kind is HCO else 2}
     edits = [FieldEdit((*path, key), value) for key, value in defaults.items() if _is_zero(in_force[key].integer)]
@@ -208,9 +203,7 @@ def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     if policy is not None and policy["spec"][migration_limits.COMPLETION_TIMEOUT].present:
         return f"MigrationPolicy {policy.name} limits its migrations: raise completionTimeoutPerGiB there"
     subject = found_problems.limits_owner(cluster)
-    owner = cluster.get(*subject)
-    if owner is None:
-        raise Unseen(str(subject))
+    owner = _object(subject, cluster)
     field = migration_limits.block(owner)[migration_limits.COMPLETION_TIMEOUT]
     seconds = math.ceil(migration_timeouts.GB * 3 / 2 / max(bandwidth, migration_timeouts.SLOWEST))
     edits = [FieldEdit(tuple(field.path), seconds)]
@@ -237,10 +230,7 @@ def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
         subject, owner = ObjectRef.of(MIGRATION_POLICY, policy), policy
     else:
         subject = found_problems.limits_owner(cluster)
-        found = cluster.get(*subject)
-        if found is None:
-            raise Unseen(str(subject))
-        owner = found
+        owner = _object(subject, cluster)
     edit = FieldEdit((*migration_limits.block(owner).path, migration_limits.POST_COPY), False)
     sysctl = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes"
     return RepairStep(
@@ -248,8 +238,6 @@ def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
         stage=PlanStage.SETTINGS,
         title=f"set {migration_limits.POST_COPY} to false, as the nodes forbid userfaultfd",
         subject=subject,
-        cost=Cost(CostClass.NOTHING),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the setting is written", subject, [edit]),),
         risk="migrations that do not end in time are cancelled and repeated",
@@ -262,7 +250,7 @@ def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
 
 def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     """Unpause a pool, the last step of all: the roll-out starts at once. Another operator resumes what it paused."""
-    pool = _object(problem, cluster)
+    pool = _object(problem.subject, cluster)
     if sriov_drains.has_paused(pool, _members(pool, cluster)):
         return problem.remedy
     if not pool.at("spec", "paused").boolean:
@@ -276,7 +264,6 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         title="unpause the pool, after everything else",
         subject=subject,
         cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.AT_ONCE,
         changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "paused"), False),)),),
         verify=(StepCheck("the pool is not paused", query, "false"),),
         risk="the roll-out starts at once",
@@ -326,6 +313,8 @@ def uncordon(node: Object) -> RepairStep:
     left = {key: value for key, value in node.metadata["annotations"].map.items() if key not in kept}
     metadata = {**node.metadata.map, "annotations": left}
     freed = Object({**node.data, "metadata": metadata, "spec": spec | ({"taints": taints} if taints else {})})
+    removed = (*(("metadata", "annotations", key) for key in kept), ("spec", "unschedulable"))
+    edits = tuple(FieldEdit(path, REMOVED) for path in removed)
     query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")
     return RepairStep(
         id=f"uncordon:{subject.full_name}",
@@ -333,17 +322,7 @@ def uncordon(node: Object) -> RepairStep:
         title="end the maintenance mode of the node" if kept else "uncordon the node",
         subject=subject,
         cost=Cost(CostClass.DECISION),
-        takes_effect=TakesEffect.AT_ONCE,
-        changes=(
-            ObjectChange(
-                subject,
-                Command.PATCH,
-                (
-                    *(FieldEdit(("metadata", "annotations", key), REMOVED) for key in kept),
-                    FieldEdit(("spec", "unschedulable"), REMOVED),
-                ),
-            ),
-        ),
+        changes=(ObjectChange(subject, Command.PATCH, edits),),
         verify=(StepCheck("the node accepts pods", query),),
         risk="it was cordoned for a reason: ask who did it",
         predicted=(freed,),

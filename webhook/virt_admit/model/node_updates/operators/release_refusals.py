@@ -17,20 +17,12 @@ from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
 from virt_admit.model.node_updates.operators import paused_pools, single_node_workloads
 
-READS: Final[Reads] = union(
-    incompatible_operators.READS,
-    paused_pools.READS,
-    single_node_workloads.READS,
-    {
-        CLUSTER_VERSION: (),
-        CLUSTER_OPERATOR: (*CONDITIONS, "status.conditions.message", "status.conditions.reason"),
-    },
-)
+READS: Final[Reads] = union(incompatible_operators.READS, paused_pools.READS, single_node_workloads.READS)
 _LONGEST: Final = 600
 _BRIEF: Final = 180
 _MINOR: Final = re.compile(r"(\d{1,9})\.(\d{1,9})")

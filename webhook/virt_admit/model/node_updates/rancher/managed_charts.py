@@ -93,7 +93,7 @@ _HARVESTER: Final = "harvester"
 
 def _refusal(chart: Object, cluster: Cluster) -> StandingOrder:
     which, why, remedy = _described(chart, "after which an upgrade can be started", cluster)
-    lasts = clock.since(_since(chart.condition("Ready")), cluster)
+    lasts = clock.since(update_orders.since(chart.condition("Ready")), cluster)
     reason = f"Harvester refuses to start an upgrade while a chart is not ready: {which}{why}"
     brief = f"while it is not ready, Harvester refuses to start an upgrade{why}"
     return StandingOrder(chart, reason, remedy, lasts is not None and lasts >= _USUAL, brief)
@@ -103,12 +103,8 @@ def _is_late(chart: Object, cluster: Cluster) -> bool:
     ready = chart.condition("Ready")
     if ready["status"].text != "False" or chart.at("status", "summary", "ready").integer:
         return False
-    lasts = clock.since(_since(ready), cluster)
+    lasts = clock.since(update_orders.since(ready), cluster)
     return lasts is not None and lasts >= _USUAL
-
-
-def _since(ready: Field) -> str | None:
-    return ready["lastUpdateTime"].text or ready["lastTransitionTime"].text
 
 
 def _order(upgrade: Object, stays: timedelta, chart: Object, cluster: Cluster) -> StandingOrder:
@@ -125,7 +121,7 @@ def _described(chart: Object, then: str, cluster: Cluster) -> tuple[str, str, st
     bundle = find(cluster, FLEET_BUNDLE, LOCAL, f"mcc-{chart.name}")
     entry = next(chart.at("status", "summary", "nonReadyResources").items(), Field(None))
     state = entry["bundleState"].text or chart.at("status", "display", "state").text or "not ready"
-    lasts = clock.lasting(_since(chart.condition("Ready")), cluster)
+    lasts = clock.lasting(update_orders.since(chart.condition("Ready")), cluster)
     of = f" (Bundle {bundle.name})" if bundle is not None else ""
     which = f"ManagedChart {chart.full_name}{of} is {state}{lasts}"
     return which, *_fault(chart, entry, bundle, then, cluster)
