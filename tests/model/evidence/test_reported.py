@@ -175,3 +175,9 @@ def test_a_node_of_a_storage_operator_is_reported():
     )
     assert of_cluster(node)
     assert not of_cluster(manifest("v1", "Node", "n2", status=condition(OLD, "kubelet stopped")))
+
+
+def test_a_repetition_may_end_a_sentence() -> None:
+    said = ["ErrApplied: another operation (install/upgrade) is in progress. It was left behind"]
+    message = "ErrApplied(1) [Cluster local: another operation (install/upgrade) is in progress]"
+    assert around(volume(message=message), said=said) == ()

@@ -188,13 +188,21 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
 
 
 def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
-    return (
+    """Return each order once: where it is known why it stands, other doubts are no other cause."""
+    every = (
         *managed_charts.standing(cluster),
         *managed_charts.refusals(cluster),
         *upgrade_plans.standing(cluster),
         *talos_upgrades.standing(cluster),
         *rancher_updates.standing(cluster),
     )
+    sure = {(each.order.kind, each.order.full_name) for each in every if each.certain}
+    found: dict[tuple[str, str, str], StandingOrder] = {}
+    for each in every:
+        key = each.order.kind, each.order.full_name
+        if each.certain or key not in sure:
+            found.setdefault((*key, each.remedy), each)
+    return tuple(found.values())
 
 
 def of_lock(cluster: Cluster) -> Iterator[Obstacle]:

@@ -42,7 +42,7 @@ _JUDGED: Final = frozenset(
 """Kinds of which virt-admit says itself what is wrong."""
 ANY_GROUP: Final = re.compile("")
 """Objects of every API group."""
-_WORD: Final = re.compile(r"[\w.-]{5,}")
+_WORD: Final = re.compile(r"[\w.-]{4,}\w")
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _ENOUGH: Final = 0.8
 """The share of the words of a complaint that make it a repetition of a text with these words."""

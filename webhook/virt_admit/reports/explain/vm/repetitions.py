@@ -90,7 +90,7 @@ _SENTENCE: Final = 30
 _REST: Final = 60
 """Characters of a note that say nothing by themselves."""
 _DATA_VOLUME: Final = re.compile(r"data volume (\S+) is ")
-_COMMAND: Final = re.compile(r": (?:kubectl|virtctl) .*")
+_COMMAND: Final = re.compile(r": (?:kubectl|virtctl|helm) .*")
 
 
 def _without_references(note: str, said: Sequence[Said]) -> str:
