@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from virt_admit.model.evidence import complaints
+from virt_admit.model.evidence import complaints, forbidden_pods
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions
 from virt_admit.model.kubernetes import clock, kinds
@@ -205,5 +205,5 @@ def _words(text: str) -> list[str]:
 
 def _problem(complaint: Complaint) -> ReportedProblem:
     obj = complaint.obj
-    text = cut(complaint.words, _LONGEST)
+    text = f"{cut(complaint.words, _LONGEST)}{forbidden_pods.hint(obj, complaint.message)}"
     return ReportedProblem(obj.kind, obj.namespace, obj.name, text, clock.stamp(complaint.time))

@@ -34,7 +34,7 @@ _LONGEST: Final = 200
 NO_NODE: Final = "kube-scheduler finds no node for its pod"
 """How the note begins that has the words of kube-scheduler."""
 
-_FAILS: Final = "kube-scheduler fails with its pod"
+FAILS: Final = "kube-scheduler fails with its pod"
 """The same where it fails with the node that it chose (kubernetes/api:core/v1/types.go#PodReasonSchedulerError)."""
 
 
@@ -148,7 +148,7 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         why = scheduler_words(placed["message"].text or "?", _LONGEST)
-        yield f"{_FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
+        yield f"{FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """A provisioner that fails with a claim: what it says, and which of its pods says it.
 
 Its events name it as ``driver_pod_uid``
-(kubernetes-csi/external-provisioner:cmd/csi-provisioner/csi-provisioner.go, identity).
+(kubernetes-csi/external-provisioner:cmd/csi-provisioner/csi-provisioner.go, identity). Some make a
+volume by a pod in their own namespace
+(rancher/local-path-provisioner:provisioner.go#createHelperPod).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Final
 from virt_admit.forecasts.drain.starts.storage import lost_sources
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.evidence import forbidden_pods
+from virt_admit.model.evidence.forbidden_pods import ForbiddenPod
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS
@@ -24,7 +28,10 @@ from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
-    clock.READS, lost_sources.READS, {STORAGE_CLASS: (), PVC: ("spec.storageClassName", "status.phase")}
+    clock.READS,
+    lost_sources.READS,
+    forbidden_pods.READS,
+    {STORAGE_CLASS: (), PVC: ("spec.storageClassName", "status.phase")},
 )
 _FAILED: Final = "ProvisioningFailed"
 _RECENT: Final = timedelta(minutes=30)
@@ -63,6 +70,8 @@ def problem(claim: Object, storage_class: Object, since: datetime | None, cluste
     lost = lost_sources.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
+    if (pod := forbidden_pods.of(said)) is not None:
+        return _forbidden(claim, storage_class, pod, cluster)
     why = cut_middle(_CLASS.sub("", said), _LONGEST)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
 
@@ -70,10 +79,34 @@ def problem(claim: Object, storage_class: Object, since: datetime | None, cluste
 def _remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
     """Return where the cause of an error is to be found: the provisioner may be healthy."""
     driver = storage_class["provisioner"].text or "?"
-    pod = _reporter(claim, cluster) or node_pods.controller_of(driver, cluster)
+    pod = _provisioner(claim, driver, cluster)
     command = node_pods.logs(pod) if pod is not None else kubectl("describe", PVC, claim.name, claim.namespace)
     words = f"correct what provisioner {driver} refuses, in the claim, in class {storage_class.name} or in its storage"
     return typed(f"{words}; its logs may say more", command)
+
+
+def _forbidden(claim: Object, storage_class: Object, forbidden: ForbiddenPod, cluster: Cluster) -> Problem:
+    """Return that a provisioner cannot make the pod that makes the volume: mostly beside itself."""
+    driver = storage_class["provisioner"].text or "?"
+    own = _provisioner(claim, driver, cluster)
+    where = f" in namespace {own.namespace}" if own is not None else ""
+    begin = f"provisioner {driver} cannot create its pod {forbidden.pod}".rstrip()
+    why = cut_middle(forbidden.why, _LONGEST)
+    reason = f'{begin}{where}, which violates PodSecurity "{forbidden.level}": {why}'
+    described = kubectl("describe", PVC, claim.name, claim.namespace)
+    if own is None:
+        remedy = typed(f"label the namespace of that provisioner {forbidden_pods.LABEL}", described)
+    elif forbidden_pods.is_allowed(own.namespace, cluster):
+        reason = f"{reason}. That namespace allows it by now"
+        remedy = typed("wait until the provisioner tries again", described)
+    else:
+        then = ", after which the next try makes the volume"
+        remedy = forbidden_pods.remedy(own.namespace, then)
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+
+
+def _provisioner(claim: Object, driver: str, cluster: Cluster) -> Object | None:
+    return _reporter(claim, cluster) or node_pods.controller_of(driver, cluster)
 
 
 def _reporter(claim: Object, cluster: Cluster) -> Object | None:
