@@ -11,6 +11,7 @@ from virt_admit.model.kubernetes.kinds import (
     BARE_METAL_HOST,
     CAPI_MACHINE,
     CDI,
+    CEPH_CLUSTER,
     CLUSTER_INSTANCETYPE,
     CLUSTER_PREFERENCE,
     CONTROLLER_REVISION,
@@ -82,10 +83,8 @@ READS: Final[Reads] = {
     CLUSTER_INSTANCETYPE: (),
     PREFERENCE: (),
     CLUSTER_PREFERENCE: (),
-    DATA_SOURCE: (
-        "metadata.labels.template.kubevirt.io/architecture",
-        "spec.source.dataSource",
-    ),
+    CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph"),
+    DATA_SOURCE: ("metadata.labels.template.kubevirt.io/architecture", "spec.source.dataSource"),
     KUBEVIRT: (),
     NAD: (
         "metadata.annotations.k8s.v1.cni.cncf.io/nodeSelector",

@@ -12,6 +12,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts.storage import lost_sources
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
@@ -19,7 +20,7 @@ from virt_admit.model.evidence import forbidden_pods
 from virt_admit.model.evidence.forbidden_pods import ForbiddenPod
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD, PVC, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
@@ -27,11 +28,21 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
+_CHOSEN: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = union(
     clock.READS,
     lost_sources.READS,
     forbidden_pods.READS,
-    {STORAGE_CLASS: (), PVC: ("spec.storageClassName", "status.phase")},
+    {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
+    {
+        STORAGE_CLASS: (),
+        PVC: (
+            f"metadata.annotations.{_CHOSEN}",
+            "metadata.creationTimestamp",
+            "spec.storageClassName",
+            "status.phase",
+        ),
+    },
 )
 _FAILED: Final = "ProvisioningFailed"
 _RECENT: Final = timedelta(minutes=30)
@@ -64,16 +75,63 @@ def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
 
 def problem(claim: Object, storage_class: Object, since: datetime | None, cluster: Cluster) -> Problem | None:
     """Return why a claim gets no volume; None: its provisioner has not failed since then."""
-    said = events.last_warning(claim, _FAILED, since, cluster)
+    said = _said(claim, since, cluster)
     if not said:
-        return None
+        return _full(claim, storage_class, cluster)
     lost = lost_sources.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
     if (pod := forbidden_pods.of(said)) is not None:
         return _forbidden(claim, storage_class, pod, cluster)
     why = cut_middle(_CLASS.sub("", said), _LONGEST)
+    if _HANGS.search(said):
+        return _unanswered(claim, storage_class, why, cluster)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
+
+
+def _said(claim: Object, since: datetime | None, cluster: Cluster) -> str:
+    """Return the last error of the provisioner of a claim, but not that an earlier call still runs."""
+    last = events.last_warning(claim, _FAILED, since, cluster)
+    if not _RUNS.search(last):
+        return last
+    said = (text for why, text in events.warnings(claim, None, cluster) if why == _FAILED)
+    return next((text for text in said if not _RUNS.search(text)), last)
+
+
+_RUNS: Final = re.compile(r"operation with the given Volume ID \S+ already exists", re.IGNORECASE)
+"""ceph/ceph-csi:internal/util/idlocker.go#VolumeOperationAlreadyExistsFmt, and most other drivers."""
+_HANGS: Final = re.compile(f"{_RUNS.pattern}|DeadlineExceeded|context deadline exceeded", re.IGNORECASE)
+
+
+def _full(claim: Object, storage_class: Object, cluster: Cluster) -> Problem | None:
+    """Return that a storage is full from which a claim is to get its volume for a while; None: no.
+
+    Live clusters are not asked for events.
+    """
+    at_once = storage_class["volumeBindingMode"].text != "WaitForFirstConsumer"
+    age = clock.since(claim.metadata["creationTimestamp"].text, cluster)
+    if age is None or age < _PATIENCE or not (at_once or claim.annotations.get(_CHOSEN)):
+        return None
+    fault = refusing_storage.of_class(storage_class, cluster)
+    return fault._replace(cause=ProblemCause.NOT_REPORTED) if fault is not None else None
+
+
+_PATIENCE: Final = timedelta(minutes=10)
+
+
+def _unanswered(claim: Object, storage_class: Object, why: str, cluster: Cluster) -> Problem:
+    """Return that the storage does not answer a provisioner, and its fault if it reports one."""
+    driver = storage_class["provisioner"].text or "?"
+    fault = refusing_storage.of_class(storage_class, cluster)
+    waits = f"provisioner {driver} gets no answer from its storage"
+    if fault is not None:
+        reason = f"{fault.reason}, so {waits}: {why}"
+        return Problem(reason, fault.remedy, ProblemCause.NOT_REPORTED, brief=fault.reason)
+    pod = _provisioner(claim, driver, cluster)
+    described = kubectl("describe", PVC, claim.name, claim.namespace)
+    see = node_pods.logs(pod) if pod is not None else described
+    words = f"see whether the storage of class {storage_class.name} works, is full, and can be reached"
+    return Problem(f"{waits}: {why}", typed(words, see), ProblemCause.NOT_REPORTED)
 
 
 def _remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
