@@ -97,7 +97,7 @@ def test_a_release_that_rancher_changes_is_awaited_too() -> None:
 
 
 def test_a_bundle_of_rancher_that_is_not_applied() -> None:
-    """It is no chart for which the job waits, but Rancher may."""
+    """The job does not wait for it, but Rancher may."""
     (found,) = orders(*chart()[1:], record(3, "deployed"), record(4, "pending-upgrade"))
 
     assert found.certain

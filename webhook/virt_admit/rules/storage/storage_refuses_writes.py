@@ -44,7 +44,7 @@ def check(ceph: Object, context: Context) -> Findings:
     path = ceph.at("status", "ceph", "details").path
     guests = ceph_guests.of(ceph, context.cluster)
     whose = f" of {count(len(guests), 'VM')} ({names(guests)})" if guests else ""
-    begin = f"{found.reason}: reads or writes{whose} wait"
+    begin = f"{found.reason}: {'writes' if found.full else 'reads or writes'}{whose} wait"
     words = f"{begin}, and new claims get no volume." if found.full else f"{begin}."
     advice = advice_of(found.remedy)
     yield Finding(

@@ -97,7 +97,7 @@ def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
 
 
 def _ratio(ceph: Object) -> str:
-    """Return how Ceph takes writes for a while. The operator of Rook sets a ratio that it was given."""
+    """Return how Ceph accepts writes until there is room. Rook sets a ratio that it was given."""
     given = ceph.at("spec", "storage", "fullRatio").value
     words = "as a decision, raise the full ratio until then"
     if isinstance(given, (int, float)) and not isinstance(given, bool):
