@@ -158,7 +158,7 @@ _PATH: Final = re.compile(r"(/[\w.-]{1,64})(?:/[\w.~-]{1,255}){3,40}/([\w.~-]{1,
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _SHORTEST_BEGIN: Final = 30
 _FORBIDDEN: Final = re.compile(r'\b[a-z][a-z.]*(?: \\?"[^"\\]{1,253}\\?")? is forbidden: (?=.)')
-"""What the API server answers about an object: its name is never cut, and what precedes it is a frame."""
+"""What the API server answers about an object: its name is never cut, what precedes it is."""
 _SHORTEST_REASON: Final = 60
 
 

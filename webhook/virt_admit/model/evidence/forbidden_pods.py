@@ -27,7 +27,7 @@ _SAID: Final = re.compile(
     r'(?:pods? \\?"(?P<pod>[\w.-]{1,253})\\?" is )?forbidden: violates PodSecurity '
     r'\\?"(?P<level>[\w.:-]{1,63})\\?": (?P<why>.*)'
 )
-_MAKERS: Final = frozenset(("DaemonSet", "ReplicaSet", "StatefulSet", "Job", "ReplicationController"))
+_MAKERS: Final = frozenset(("DaemonSet", "ReplicaSet", "StatefulSet", "Job"))
 """Kinds whose pods are in their own namespace."""
 
 
@@ -55,12 +55,12 @@ def is_allowed(namespace: str, cluster: Cluster) -> bool:
 
 
 def remedy(namespace: str, then: str = "") -> str:
-    """Return how a namespace allows such pods, with the command. ``then``: what follows, as a clause."""
+    """Return how a namespace allows such pods. ``then``: what follows, as a clause."""
     command = shell("kubectl", "label", "namespace", argument(namespace), LABEL, "--overwrite")
     return typed(f"let namespace {namespace} enforce Pod Security {_ALL}{then}", command)
 
 
 def hint(obj: Object, said: str) -> str:
-    """Return what to do about the pods of a workload that reports such an answer; empty: nothing."""
+    """Return what to do about the pods of a workload that reports such an answer, if any."""
     own = obj.kind in _MAKERS and of(said) is not None
     return f"; {remedy(obj.namespace)}" if own else ""

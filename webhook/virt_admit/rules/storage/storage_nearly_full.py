@@ -1,7 +1,7 @@
 """A Ceph cluster is nearly full.
 
-**Why.** As soon as one OSD is full, Ceph refuses the writes to all pools that have data on it. The guests then wait without
-an error.
+**Why.** As soon as one OSD is full, Ceph refuses the writes to all pools that have data on it. The
+guests then wait without an error.
 
 **Fix.** Add OSDs, or delete images, snapshots and claims that are not needed.
 """
@@ -28,7 +28,7 @@ from virt_admit.rule import (
     sources=("ceph/ceph:doc/rados/operations/health-checks.rst#OSD_NEARFULL",),
 )
 def check(ceph: Object, context: Context) -> Findings:
-    from virt_admit.forecasts.outage.storage import ceph_guests  # noqa: PLC0415 - few clusters have Ceph
+    from virt_admit.forecasts.outage.storage import ceph_guests  # noqa: PLC0415 - few have Ceph
 
     if words := ceph_guests.filling(ceph):
         guests = ceph_guests.of(ceph, context.cluster)

@@ -1,9 +1,10 @@
 """A Ceph cluster takes no writes: it is full, or a part of its data is unavailable.
 
-**Why.** Ceph refuses the writes to all pools that have data on an OSD that is full. A guest gets no error, but waits: its VMI
-is Running and reports nothing. New claims get no volume.
+**Why.** Ceph refuses the writes to all pools that have data on an OSD that is full. A guest gets no
+error, but waits: its VMI is Running and reports nothing. New claims get no volume.
 
-**Fix.** Add OSDs, or delete what is not needed. To be able to delete, raise the full ratio a little for a while.
+**Fix.** Add OSDs, or delete what is not needed. To be able to delete, raise the full ratio a little
+for a while.
 """
 
 from virt_admit.forecasts.outage.storage import disks
@@ -36,7 +37,7 @@ from virt_admit.rule import (
     ),
 )
 def check(ceph: Object, context: Context) -> Findings:
-    from virt_admit.forecasts.outage.storage import ceph_guests  # noqa: PLC0415 - few clusters have Ceph
+    from virt_admit.forecasts.outage.storage import ceph_guests  # noqa: PLC0415 - few have Ceph
 
     found = ceph_guests.stopped(ceph, context.cluster)
     if found is None:

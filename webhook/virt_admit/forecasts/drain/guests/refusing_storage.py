@@ -1,4 +1,4 @@
-"""Storage that refuses the reads or writes of guests, or is about to: what its own object says of it.
+"""Storage that refuses reads or writes of guests, or is about to: what its own object says.
 
 It declares no fields: where an object is not read, nothing is said of it. Sources:
 rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus; ceph/ceph:doc/rados/operations/health-checks.rst (the checks that say
@@ -29,7 +29,12 @@ _STOPS: Final = _FULL | {"PG_AVAILABILITY", "OBJECT_UNFOUND"}
 """Reads or writes of some objects wait, also where a check is a warning."""
 _PAUSED: Final = re.compile(r"\b(?:pauserd|pausewr|full)\b")
 """Flags of OSDMAP_FLAGS that stop reads or writes; ``noout`` and others do not."""
-_FILLS: Final = frozenset(("OSD_BACKFILLFULL", "OSD_NEARFULL", "POOL_BACKFILLFULL", "POOL_NEARFULL", "POOL_NEAR_FULL"))
+_FILLS: Final = frozenset(
+    (
+        *("OSD_BACKFILLFULL", "OSD_NEARFULL"),
+        *("POOL_BACKFILLFULL", "POOL_NEARFULL", "POOL_NEAR_FULL"),
+    )
+)
 """Checks that come before those that Ceph is full. They stop no write."""
 _LONGEST: Final = 60
 
@@ -81,7 +86,7 @@ def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
     failing = {code: each for code, each in sorted(said.items()) if _refuses(code, each, files=files)}
     if not failing:
         return None
-    words = names(f"{code} {cut(str(each.get('message') or ''), _LONGEST)}".strip() for code, each in failing.items())
+    words = _listed(failing)
     full = not _FULL.isdisjoint(failing)
     health = ceph.at("status", "ceph", "health").text or "?"
     used = _used(ceph) if full else ""
@@ -108,11 +113,14 @@ def _ratio(ceph: Object) -> str:
 def filling(ceph: Object) -> str:
     """Return which checks say that a Ceph cluster fills up, and how much is used; empty: none."""
     said = ceph.at("status", "ceph", "details").map
-    found = {code: each for code, each in sorted(said.items()) if code in _FILLS and isinstance(each, Mapping)}
-    if not found:
-        return ""
-    words = names(f"{code} {cut(str(each.get('message') or ''), _LONGEST)}".strip() for code, each in found.items())
-    return f"{words}{_used(ceph)}"
+    found = {code: each for code, each in said.items() if isinstance(each, Mapping)}
+    failing = {code: each for code, each in sorted(found.items()) if code in _FILLS}
+    return f"{_listed(failing)}{_used(ceph)}" if failing else ""
+
+
+def _listed(failing: Mapping[str, Mapping[str, object]]) -> str:
+    said = {code: cut(str(each.get("message") or ""), _LONGEST) for code, each in failing.items()}
+    return names(f"{code} {message}".strip() for code, message in said.items())
 
 
 def is_full(ceph: Object) -> bool:

@@ -90,7 +90,7 @@ def problem(claim: Object, storage_class: Object, since: datetime | None, cluste
 
 
 def _said(claim: Object, since: datetime | None, cluster: Cluster) -> str:
-    """Return the last error of the provisioner of a claim, but not that an earlier call still runs."""
+    """Return the last error of the provisioner of a claim, but not that an earlier call runs."""
     last = events.last_warning(claim, _FAILED, since, cluster)
     if not _RUNS.search(last):
         return last
@@ -99,8 +99,9 @@ def _said(claim: Object, since: datetime | None, cluster: Cluster) -> str:
 
 
 _RUNS: Final = re.compile(r"operation with the given Volume ID \S+ already exists", re.IGNORECASE)
-"""ceph/ceph-csi:internal/util/idlocker.go#VolumeOperationAlreadyExistsFmt, and most other drivers."""
-_HANGS: Final = re.compile(f"{_RUNS.pattern}|DeadlineExceeded|context deadline exceeded", re.IGNORECASE)
+"""ceph/ceph-csi:internal/util/idlocker.go#VolumeOperationAlreadyExistsFmt, and other drivers."""
+_SLOW: Final = "DeadlineExceeded|context deadline exceeded"
+_HANGS: Final = re.compile(f"{_RUNS.pattern}|{_SLOW}", re.IGNORECASE)
 
 
 def _full(claim: Object, storage_class: Object, cluster: Cluster) -> Problem | None:
@@ -130,7 +131,8 @@ def _unanswered(claim: Object, storage_class: Object, why: str, cluster: Cluster
     pod = _provisioner(claim, driver, cluster)
     described = kubectl("describe", PVC, claim.name, claim.namespace)
     see = node_pods.logs(pod) if pod is not None else described
-    words = f"see whether the storage of class {storage_class.name} works, is full, and can be reached"
+    of = f"the storage of class {storage_class.name}"
+    words = f"see whether {of} works, is full, and can be reached"
     return Problem(f"{waits}: {why}", typed(words, see), ProblemCause.NOT_REPORTED)
 
 
@@ -143,9 +145,9 @@ def _remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
     return typed(f"{words}; its logs may say more", command)
 
 
-def _forbidden(claim: Object, storage_class: Object, forbidden: ForbiddenPod, cluster: Cluster) -> Problem:
+def _forbidden(claim: Object, of: Object, forbidden: ForbiddenPod, cluster: Cluster) -> Problem:
     """Return that a provisioner cannot make the pod that makes the volume: mostly beside itself."""
-    driver = storage_class["provisioner"].text or "?"
+    driver = of["provisioner"].text or "?"
     own = _provisioner(claim, driver, cluster)
     where = f" in namespace {own.namespace}" if own is not None else ""
     begin = f"provisioner {driver} cannot create its pod {forbidden.pod}".rstrip()
