@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain import (
 )
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.capacity import Leaving
-from virt_admit.forecasts.drain.control import control_path, overruling, pod_requests
+from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.states import vm_states_failures
@@ -254,7 +254,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     moving = [found for found in forecasts if found.outcome not in vm_outcomes.SHUT_DOWN]
     visitors = tuple(vm_outcomes.visitors(name, cluster))
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
-    pods = pod_requests.with_webhooks(pods, name, cluster)
+    pods = control_path.with_webhooks(pods, name, cluster)
     every = dict.fromkeys((*stopped, *pods.blockers))
     pods = replace(pods, blockers=tuple(replace(found, remedy=typed_remedies.of_blocker(found)) for found in every))
     unread = cluster.cached(_unread)

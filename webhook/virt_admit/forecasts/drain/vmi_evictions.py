@@ -28,7 +28,6 @@ from virt_admit.model.lookups import ReviewCache
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union(
-    {VMI: ("metadata.labels",)},
     vmis.READS,
     expand.STRATEGY_READS,
     disruption_budgets.READS,
@@ -36,16 +35,7 @@ EVICTION_READS: Final = union(
 )
 """The fields that ``evictions`` reads."""
 
-READS: Final = union(
-    {VMI: ("metadata.labels", "spec")},
-    vmis.READS,
-    vmis.OWNER_READS,
-    migrations.READS,
-    disruption_budgets.READS,
-    permanent_constraints.READS,
-    expand.STRATEGY_READS,
-    changed_disks.DISK_READS,
-)
+READS: Final = union({VMI: ("spec",)}, EVICTION_READS, vmis.OWNER_READS, migrations.READS, permanent_constraints.READS)
 """The fields that decide whether and how a VM leaves its node."""
 
 # --- objects that are not running yet -------------------------------------------------------------------------------

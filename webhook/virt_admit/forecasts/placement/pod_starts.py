@@ -310,8 +310,8 @@ def _said(pod: Object, cluster: Cluster) -> str:
             if reason in _FAILURES:
                 words = " ".join((waiting["message"].text or "").split())
                 return f"{reason}: {words}" if words else reason
-    created, current = clock.instant(pod.metadata["creationTimestamp"].text), clock.now(cluster)
-    since = max(filter(None, (created, current - _RECENT if current is not None else None)), default=None)
+    created = clock.instant(pod.metadata["creationTimestamp"].text)
+    since = max(filter(None, (created, clock.ago(_RECENT, cluster))), default=None)
     attachment = attachment_fault(pod, cluster)  # its event does not say which node has the volume
     for reason in _EVENTS:
         words = events.last_warning(pod, reason, since, cluster)

@@ -26,7 +26,7 @@ from virt_admit.forecasts.remediation import (
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
     CAPI_MACHINE,
@@ -182,13 +182,12 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
     yield from (f"whether {each.reason}. {each.remedy}" for each in standing_orders(cluster) if not each.certain)
 
 
+@cached
 def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
-    """Return the orders to update nodes that do not go on, or may not."""
-    return cluster.cached(_standing_orders)
+    """Return the orders to update nodes that do not go on, or may not, each of them once.
 
-
-def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
-    """Return each order once: where it is known why it stands, other doubts are no other cause."""
+    Where it is known why one stands, other doubts about it are no other cause.
+    """
     every = (
         *managed_charts.standing(cluster),
         *managed_charts.refusals(cluster),

@@ -78,6 +78,11 @@ def _age(event: Object) -> tuple[str, str]:
     return found.isoformat() if found is not None else "", event.name
 
 
+def host(event: Object) -> str:
+    """Return the node whose kubelet wrote an event; empty: it does not say it."""
+    return event.at("source", "host").text or event["reportingInstance"].text or ""
+
+
 def time_of(event: Object) -> datetime | None:
     """Return when an event last happened; a series counts in its own field."""
     times = (

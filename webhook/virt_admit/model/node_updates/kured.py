@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -73,12 +73,9 @@ class RebootLock(NamedTuple):
     """Whether the node was cordoned before kured drained it."""
 
 
+@cached
 def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
     """Return the locks that are held, by node. A value that kured does not write counts for nothing."""
-    return cluster.cached(_locks)
-
-
-def _locks(cluster: Cluster) -> tuple[RebootLock, ...]:
     daemons = (each for each in cluster.known(DAEMON_SET) if LOCK in each.annotations)
     found = [lock for daemon in daemons for lock in _of_daemon(daemon)]
     now = clock.now(cluster) if found else None  # what reads the time is judged again all the time
@@ -212,12 +209,9 @@ def marks_nodes(daemon: Object) -> bool:
     return any(each in ("--annotate-nodes", "--annotate-nodes=true") for each in given)
 
 
+@cached
 def hold(cluster: Cluster) -> Hold | None:
     """Return the lock that keeps kured from rebooting any node for good; None: none is known to."""
-    return cluster.cached(_hold)
-
-
-def _hold(cluster: Cluster) -> Hold | None:
     nodes = {node.name: node for node in cluster.known(NODE)}
     if unlisted(cluster, NODE):
         return None

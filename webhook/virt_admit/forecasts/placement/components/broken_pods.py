@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import argument, kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
@@ -116,7 +116,7 @@ def _remedy(pod: Object, why: str, container: str) -> str:
     if not container or (not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why):
         return typed(f"repair pod {pod.name}", described)
     choice = ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
-    logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *choice, "--previous")
+    logs = logs_of(pod, *choice, "--previous")
     if _KILLED in why:
         return typed(f"give container {container} of pod {pod.name} more memory, and see what it did last", logs)
     return typed(f"repair pod {pod.name}, whose last log says why it ends", logs)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
-from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.commands import logs_of, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import POD
@@ -38,7 +38,7 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
-    logs = shell("kubectl", "logs", argument(found.name), "-n", found.namespace) if found is not None else listed
+    logs = logs_of(found) if found is not None else listed
     other = _served(node, since or clock.instant(pod.metadata["creationTimestamp"].text), cluster)
     if other is not None:
         words = f"network plugin {plugin} works on {node} for pod {other.full_name}, so see what it lacks for this one"

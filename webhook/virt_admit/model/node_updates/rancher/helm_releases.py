@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import FLEET_BUNDLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -67,7 +67,7 @@ def of_bundle(bundle: Object, said: str, then: str, cluster: Cluster) -> HeldRel
     name = spec.at("helm", "releaseName").text or bundle.name
     if BUSY not in said or not namespace:
         return None
-    revisions = cluster.cached(_revisions).get((namespace, name))
+    revisions = _revisions(cluster).get((namespace, name))
     if revisions:
         return _held(namespace, name, revisions, then, cluster)
     history = shell("helm", "history", argument(name), "-n", namespace)
@@ -80,7 +80,7 @@ def of_bundle(bundle: Object, said: str, then: str, cluster: Cluster) -> HeldRel
 
 def held(releases: Iterable[tuple[str, str]], then: str, cluster: Cluster) -> Iterator[HeldRelease]:
     """Yield those of some releases (namespace and name) that an interrupted operation has left."""
-    known = cluster.cached(_revisions)
+    known = _revisions(cluster)
     for namespace, name in releases:
         found = _held(namespace, name, known.get((namespace, name), ()), then, cluster)
         if found is not None:
@@ -113,6 +113,7 @@ def _held(
     return HeldRelease(reason, typed(words, delete), known=True)
 
 
+@cached
 def _revisions(cluster: Cluster) -> Mapping[tuple[str, str], tuple[_Revision, ...]]:
     """Return the known revisions of all releases by namespace and name, the last one at the end."""
     found: dict[tuple[str, str], list[_Revision]] = {}
