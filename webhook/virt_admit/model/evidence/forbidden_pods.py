@@ -27,7 +27,7 @@ _SAID: Final = re.compile(
     r'(?:pods? \\?"(?P<pod>[\w.-]{1,253})\\?" is )?forbidden: violates PodSecurity '
     r'\\?"(?P<level>[\w.:-]{1,63})\\?": (?P<why>.*)'
 )
-_MAKERS: Final = frozenset(("DaemonSet", "ReplicaSet", "StatefulSet", "Job"))
+_MAKERS: Final = frozenset(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "Job"))
 """Kinds whose pods are in their own namespace."""
 
 
