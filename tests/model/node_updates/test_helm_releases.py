@@ -64,7 +64,7 @@ def test_without_the_secrets_the_history_is_to_be_read() -> None:
     (found,) = orders(*chart())
 
     assert "An earlier operation with Helm release system/crds has not ended" in found.reason
-    assert "If its last revision is pending" in found.remedy
+    assert "roll it back to its last deployed revision" in found.remedy
     assert command_of(found.remedy) == "helm history crds -n system"
 
 

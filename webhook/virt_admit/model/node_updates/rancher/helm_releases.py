@@ -71,8 +71,8 @@ def of_bundle(bundle: Object, said: str, then: str, cluster: Cluster) -> HeldRel
     if revisions:
         return _held(namespace, name, revisions, then, cluster)
     history = shell("helm", "history", argument(name), "-n", namespace)
-    back = "roll it back to its last revision that is deployed (helm rollback)"
-    words = f"If its last revision is pending-upgrade and no pod works on it, {back}, {then}"
+    back = "roll it back to its last deployed revision (helm rollback)"
+    words = f"Unless a pod still works on it, {back}, {then}"
     ended = "has not ended, mostly as it was interrupted"
     reason = f"an earlier operation with Helm release {namespace}/{name} {ended}"
     return HeldRelease(reason, typed(f"{words}. To see it", history), known=False)
