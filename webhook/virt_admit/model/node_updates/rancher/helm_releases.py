@@ -75,7 +75,7 @@ def of_bundle(bundle: Object, said: str, then: str, cluster: Cluster) -> HeldRel
     words = f"Unless a pod still works on it, {back}, {then}"
     ended = "has not ended, mostly as it was interrupted"
     reason = f"an earlier operation with Helm release {namespace}/{name} {ended}"
-    return HeldRelease(reason, typed(f"{words}. To see it", history), known=False)
+    return HeldRelease(reason, typed(f"{words}. See its history", history), known=False)
 
 
 def held(releases: Iterable[tuple[str, str]], then: str, cluster: Cluster) -> Iterator[HeldRelease]:
