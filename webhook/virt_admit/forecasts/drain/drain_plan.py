@@ -43,6 +43,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import ended
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
+from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
@@ -56,6 +57,7 @@ READS: Final = union(
     vm_downtime.READS,
     updaters.READS,
     node_bridges.READS,
+    paused_clusters.READS,
 )
 """The fields that a plan reads."""
 

@@ -234,7 +234,7 @@ _ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launch
 
 def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find) -> _Verdict:
     if evicted.effect is Effect.ATTENDED:
-        blind = f"whether the controller that moves {vmi.full_name} runs"
+        blind = f"whether the controller that has to move {vmi.full_name} does so"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
     verdict = _shut_down(vmi, cluster, find, evicted.reason)
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
