@@ -32,12 +32,25 @@ def ceph(health: str, **details: Object) -> Object:
     return obj("CephCluster", "ceph.rook.io/v1", "rook-ceph", "rook-ceph", spec={}, status=status)
 
 
+FULL = {
+    "OSD_FULL": {"message": "2 full osd(s)", "severity": "HEALTH_ERR"},
+    "OSD_NEARFULL": {"message": "1 nearfull osd(s)", "severity": "HEALTH_WARN"},
+}
+
+
 def full() -> list[Object]:
-    failing = {
-        "OSD_FULL": {"message": "2 full osd(s)", "severity": "HEALTH_ERR"},
-        "OSD_NEARFULL": {"message": "1 nearfull osd(s)", "severity": "HEALTH_WARN"},
-    }
-    return [*stopped_by_storage(), ceph("HEALTH_ERR", **failing)]
+    return [*stopped_by_storage(), ceph("HEALTH_ERR", **FULL)]
+
+
+def hanging() -> Incident:
+    """Clients of Ceph get no error, so that the VMI reports nothing: rook/rook#5882."""
+    items = [*plain(), *guest("db", "w1"), ceph("HEALTH_ERR", **FULL)]
+    facts = (
+        r"its guest may wait for reads or writes without an error, as CephCluster rook-ceph/rook-ceph "
+        r"is full",
+        r"Make room in Ceph",
+    )
+    return Incident("hanging-guest", URL, items, YES, facts, ("explain", "vm/db"))
 
 
 def full_storage() -> Incident:
@@ -77,4 +90,5 @@ def paused_by_a_user() -> Incident:
 
 
 def incidents() -> list[Incident]:
-    return [full_storage(), drain_of_a_guest_without_storage(), storage_that_says_nothing(), paused_by_a_user()]
+    paused_ones = [full_storage(), drain_of_a_guest_without_storage(), paused_by_a_user()]
+    return [*paused_ones, storage_that_says_nothing(), hanging()]

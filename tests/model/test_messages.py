@@ -132,3 +132,13 @@ def test_the_reasons_of_the_scheduler_stay_whole():
     assert len(messages.scheduler_words("x " * 200, 100)) <= 100
     many = f"0/4000 nodes are available: {', '.join(f'1 had untolerated taint {{t-{i}: x}}' for i in range(4000))}."
     assert messages.scheduler_words(many, 100).endswith("{t-0: x} and 3999 more reasons")
+
+
+def test_what_the_api_server_forbids_keeps_its_name() -> None:
+    name = "helper-pod-create-pvc-a6834c5a-9d81-4db2-a3da-ade89cc77d02"
+    why = "violates a policy: volume data is a hostPath"
+    text = f'failed to create volume pvc-a6834c5a: pods "{name}" is forbidden: {why}'
+    assert messages.cut_middle(text, 150) == f'pods "{name}" is forbidden: {why}'
+    longer = messages.cut_middle(f"{text}, {'x ' * 90}end", 150)
+    assert longer.startswith(f'pods "{name}" is forbidden: ')
+    assert len(longer) <= 150

@@ -37,3 +37,45 @@ def test_hyperconverged_takes_the_toleration(version, where):
     assert "kubectl patch hyperconverged kubevirt-hyperconverged -n kubevirt" in held.note
     assert where in held.note
     assert '{"key":"dedicated","operator":"Equal","value":"gpu","effect":"NoSchedule"}' in held.note
+
+
+def deploying(level=""):
+    """Return a KubeVirt whose virt-handler has no pod for hours, as Pod Security forbids it."""
+    labels = {"pod-security.kubernetes.io/enforce": level} if level else {}
+    space = {"metadata": {"name": "kubevirt", "labels": labels}}
+    ready = {"type": "Available", "status": "False", "message": "Deploying version v1.5.0"}
+    ready["lastTransitionTime"] = "2027-03-01T08:00:00Z"
+    status = {"conditions": [ready], "phase": "Deploying"}
+    event = {
+        "metadata": {"name": "e", "namespace": "kubevirt"},
+        "involvedObject": {"kind": "DaemonSet", "name": "virt-handler", "namespace": "kubevirt"},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "lastTimestamp": "2027-03-01T11:50:00Z",
+        "message": 'Error creating: pods "virt-handler-x8k2p" is forbidden: violates PodSecurity '
+        '"baseline:latest": host namespaces (hostPID=true)',
+    }
+    own = {"metadata": {"name": "kubevirt", "namespace": "kubevirt"}, "status": status}
+    daemon = {"metadata": {"name": "virt-handler", "namespace": "kubevirt"}}
+    items = [
+        {"apiVersion": "v1", "kind": "Namespace", **space},
+        {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", **own},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", **daemon},
+        {"apiVersion": "v1", "kind": "Event", **event},
+    ]
+    return Snapshot(map(Object, items), ["*"], time="2027-03-01T12:00:00Z")
+
+
+def test_pods_of_virt_handler_that_pod_security_forbids():
+    (held,) = component_states.held(deploying())
+
+    assert "DaemonSet virt-handler cannot create its pods, which violate PodSecurity" in held.reason
+    assert "host namespaces (hostPID=true)" in held.reason
+    assert "kubectl label namespace kubevirt pod-security.kubernetes.io/enforce=" in held.remedy
+    assert "Let namespace kubevirt enforce Pod Security privileged" in held.brief
+
+
+def test_a_namespace_that_allows_them_by_now_is_not_the_cause():
+    (held,) = component_states.held(deploying("privileged"))
+
+    assert "PodSecurity" not in held.reason

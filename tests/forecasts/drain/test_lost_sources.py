@@ -6,6 +6,7 @@ from tests.builders import NAMESPACE, manifest
 from virt_admit.forecasts.drain.starts.storage import lost_sources, provisioners
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import command_of
 
 NOW = "2027-03-01T10:00:00Z"
 DELETED = (
@@ -90,7 +91,7 @@ def test_a_source_that_is_whole_is_not_accused(of):
     assert lost(snapshot(""), said="rpc error: out of space", of=of) is None
 
 
-def failed(message="out of space"):
+def failed(message="out of space", mark=""):
     about = {"kind": "PersistentVolumeClaim", "name": "disk", "namespace": NAMESPACE}
     event = {
         "apiVersion": "v1",
@@ -99,7 +100,7 @@ def failed(message="out of space"):
         "involvedObject": about,
         "type": "Warning",
         "reason": "ProvisioningFailed",
-        "message": f'failed to provision volume with StorageClass "fast": {message}',
+        "message": f'{mark}failed to provision volume with StorageClass "fast": {message}',
         "source": {"component": "csi.example_ctl-0_8f3d"},
         "lastTimestamp": "2027-03-01T09:58:00Z",
     }
@@ -126,6 +127,43 @@ def test_the_pod_that_reports_an_error_is_named():
         "correct what provisioner csi.example refuses, in the claim, in class fast or in its storage; "
         "its logs may say more: kubectl logs ctl-0 -n csi --all-containers"
     )
+
+
+FORBIDDEN = (
+    'failed to create volume pvc-1: pods "helper-pod-create-pvc-1" is forbidden: violates '
+    'PodSecurity "baseline:latest": hostPath volumes (volume "data")'
+)
+
+
+def labelled(level):
+    labels = {"labels": {"pod-security.kubernetes.io/enforce": level} if level else {}}
+    return manifest("v1", "Namespace", "csi", metadata=labels)
+
+
+@pytest.mark.parametrize("level", ["", "baseline", "restricted"])
+def test_the_pod_of_a_provisioner_that_pod_security_forbids(level):
+    found = of_vm(failed(FORBIDDEN), labelled(level))
+
+    assert found.reason == (
+        "its claim disk is Pending: provisioner csi.example cannot create its pod "
+        'helper-pod-create-pvc-1 in namespace csi, which violates PodSecurity "baseline:latest": '
+        'hostPath volumes (volume "data")'
+    )
+    allow = "kubectl label namespace csi pod-security.kubernetes.io/enforce=privileged --overwrite"
+    assert command_of(found.remedy) == allow
+
+
+def test_a_namespace_that_was_labelled_since_is_not_accused():
+    found = of_vm(failed(FORBIDDEN), labelled("privileged"))
+
+    assert "That namespace allows it by now" in found.reason
+    assert command_of(found.remedy) == f"kubectl describe pvc disk -n {NAMESPACE}"
+
+
+def test_an_event_that_stands_for_several_is_quoted_without_its_mark():
+    found = of_vm(failed("no matter", mark="(combined from similar events): "))
+
+    assert found.reason == "its claim disk is Pending: no matter"
 
 
 def test_a_claim_of_a_vm_without_a_data_volume_has_a_source_too():

@@ -175,3 +175,29 @@ def test_a_node_of_a_storage_operator_is_reported():
     )
     assert of_cluster(node)
     assert not of_cluster(manifest("v1", "Node", "n2", status=condition(OLD, "kubelet stopped")))
+
+
+def test_a_repetition_may_end_a_sentence() -> None:
+    said = ["ErrApplied: another operation (install/upgrade) is in progress. It was left behind"]
+    message = "ErrApplied(1) [Cluster local: another operation (install/upgrade) is in progress]"
+    assert around(volume(message=message), said=said) == ()
+
+
+def test_a_workload_whose_pods_pod_security_forbids():
+    message = (
+        'Error creating: pods "agent-x" is forbidden: violates PodSecurity "baseline:latest": '
+        "host namespaces (hostNetwork=true)"
+    )
+    daemon = manifest("apps/v1", "DaemonSet", "agent", "tools")
+    about = {"kind": "DaemonSet", "name": "agent", "namespace": "tools"}
+    event = manifest("v1", "Event", "e", "tools")
+    event.data |= {"involvedObject": about, "type": "Warning", "reason": "FailedCreate"}
+    event.data |= {"count": 20, "firstTimestamp": "2026-11-26T11:00:00Z", "lastTimestamp": NOW}
+    event.data["message"] = f"(combined from similar events): {message}"
+    (found,) = reported.of_cluster(Snapshot([daemon, event], ["*"], time=NOW), ())
+
+    assert message in found.text
+    allow = "kubectl label namespace tools pod-security.kubernetes.io/enforce=privileged"
+    words = f"; let namespace tools enforce Pod Security privileged: {allow} --overwrite"
+    assert found.text.endswith(words)
+    assert "combined" not in found.text

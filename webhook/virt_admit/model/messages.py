@@ -125,6 +125,8 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     """
     if len(text) <= length:
         return text
+    if (refused := _FORBIDDEN.search(text)) and length - len(refused[0]) >= _SHORTEST_REASON:
+        return f"{refused[0]}{cut_middle(text[refused.end() :], length - len(refused[0]))}"
     calls = list(_CALL.finditer(text))
     text = _PATH.sub(r"\1/…/\2", text)
     if calls:  # what was called, then what the last one answers
@@ -155,6 +157,9 @@ _PATH: Final = re.compile(r"(/[\w.-]{1,64})(?:/[\w.~-]{1,255}){3,40}/([\w.~-]{1,
 """A path of at least five parts: the first and the last one tell which it is."""
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _SHORTEST_BEGIN: Final = 30
+_FORBIDDEN: Final = re.compile(r'\b[a-z][a-z.]*(?: \\?"[^"\\]{1,253}\\?")? is forbidden: (?=.)')
+"""What the API server answers about an object: its name is never cut, what precedes it is."""
+_SHORTEST_REASON: Final = 60
 
 
 def _whole_clause(text: str) -> str:
@@ -211,7 +216,7 @@ def advice_of(remedy: str) -> str:
     return sentence(_COMMAND.sub("", remedy))
 
 
-_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl) [^;]*)\Z")
+_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm) [^;]*)\Z")
 _MOST_EDITS: Final = 2
 
 

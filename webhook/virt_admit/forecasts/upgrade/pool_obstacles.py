@@ -204,14 +204,24 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
 
 @cached
 def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
-    """Return the orders to update nodes that do not go on, or may not."""
-    return (
+    """Return the orders to update nodes that do not go on, or may not, each of them once.
+
+    Where it is known why one stands, other doubts about it are no other cause.
+    """
+    every = (
         *managed_charts.standing(cluster),
         *managed_charts.refusals(cluster),
         *upgrade_plans.standing(cluster),
         *talos_upgrades.standing(cluster),
         *rancher_updates.standing(cluster),
     )
+    sure = {(each.order.kind, each.order.full_name) for each in every if each.certain}
+    found: dict[tuple[str, str, str], StandingOrder] = {}
+    for each in every:
+        key = each.order.kind, each.order.full_name
+        if each.certain or key not in sure:
+            found.setdefault((*key, each.remedy), each)
+    return tuple(found.values())
 
 
 def of_lock(cluster: Cluster) -> Iterator[Obstacle]:

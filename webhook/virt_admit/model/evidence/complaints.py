@@ -156,7 +156,7 @@ def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complain
 
 
 def _warning(obj: Object, event: Object) -> Complaint | None:
-    reason, message = event["reason"].text or "", " ".join((event["message"].text or "").split())
+    reason, message = event["reason"].text or "", events.message(event)
     about = reason if reason not in message else ""
     return Complaint(obj, about, message, events.time_of(event)) if message else None
 

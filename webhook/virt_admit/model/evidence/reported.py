@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from virt_admit.model.evidence import complaints
+from virt_admit.model.evidence import complaints, forbidden_pods
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions
 from virt_admit.model.kubernetes import clock, kinds
@@ -42,7 +42,7 @@ _JUDGED: Final = frozenset(
 """Kinds of which virt-admit says itself what is wrong."""
 ANY_GROUP: Final = re.compile("")
 """Objects of every API group."""
-_WORD: Final = re.compile(r"[\w.-]{5,}")
+_WORD: Final = re.compile(r"[\w.-]{4,}\w")
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _ENOUGH: Final = 0.8
 """The share of the words of a complaint that make it a repetition of a text with these words."""
@@ -205,5 +205,5 @@ def _words(text: str) -> list[str]:
 
 def _problem(complaint: Complaint) -> ReportedProblem:
     obj = complaint.obj
-    text = cut(complaint.words, _LONGEST)
+    text = f"{cut(complaint.words, _LONGEST)}{forbidden_pods.hint(obj, complaint.message)}"
     return ReportedProblem(obj.kind, obj.namespace, obj.name, text, clock.stamp(complaint.time))

@@ -24,19 +24,24 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
         since: older events are about an earlier state; events without a time count.
         cluster: the cluster.
     """
-    return next((message for why, message in warnings(obj, since, cluster) if why == reason), "")
+    return next((said for why, said in warnings(obj, since, cluster) if why == reason), "")
 
 
 def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield reason and message of the known warnings about an object, the newest first. Arguments as above."""
     for event in about(obj, since, cluster):
-        message = " ".join((event["message"].text or "").split())
-        yield event["reason"].text or "", message.removeprefix(_COMBINED)
+        yield event["reason"].text or "", message(event)
 
 
-_COMBINED: Final = "(combined from similar events): "
-"""What client-go writes before the message of the newest one
-(tools/record/events_cache.go#EventAggregate)."""
+def message(event: Object) -> str:
+    """Return the message of an event in one line, without the mark of those that stand for several.
+
+    Source: kubernetes/client-go:tools/record/events_cache.go#EventAggregatorByReasonMessageFunc.
+    """
+    return " ".join((event["message"].text or "").split()).removeprefix(_COMBINED).lstrip()
+
+
+_COMBINED: Final = "(combined from similar events):"
 
 
 def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:

@@ -29,9 +29,11 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT
+from virt_admit.model.node_updates.rancher import helm_releases
+from virt_admit.model.node_updates.rancher.helm_releases import HeldRelease
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
 _LOCAL: Final = "fleet-local"
@@ -41,6 +43,7 @@ _REPLICAS: Final = ("spec.replicas", "status.readyReplicas")
 READS: Final[Reads] = union(
     clock.READS,
     harvester_upgrades.READS,
+    helm_releases.READS,
     {
         RANCHER_CLUSTER: ("spec.kubernetesVersion", "status.conditions"),
         FLEET_BUNDLE: ("status.conditions", "status.display"),
@@ -113,6 +116,10 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         held, begun = update_orders.title(waits[-1].obj), clock.duration(lasts)
         brief = f"no node has begun for {begun}: {also}, and {held} waits for it"
         yield StandingOrder(upgrade, reason, remedy, True, brief)
+    elif (release := _held(waits, cluster)) is not None and lasts >= _USUAL:
+        reason = f"{title}{'' if release.known else ' goes on'}: {moved}. {capital(release.reason)}"
+        brief = release.reason if release.known else ""
+        yield StandingOrder(upgrade, reason, release.remedy, release.known, brief)
     elif lasts >= _USUAL:
         waiting, of = waits[-1].obj, (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER)
         see, why = typed("See what it waits for", about("describe", waiting, of)), ""
@@ -122,6 +129,14 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
             why = f". {silent.kind.kind} {silent.namespace}/{silent.name} has no ready pod"
             see = typed("Repair that first", kubectl("describe", silent.kind, silent.name, silent.namespace))
         yield StandingOrder(upgrade, f"{title} goes on: {moved}{why}", see, False)
+
+
+def _held(waits: Sequence[_Wait], cluster: Cluster) -> HeldRelease | None:
+    """Return which release of Helm keeps Fleet from applying one of these; None: none does."""
+    then = "after which the upgrade goes on by itself"
+    bundles = [each for each in waits if each.obj.kind == FLEET_BUNDLE.kind]
+    found = (helm_releases.of_bundle(each.obj, each.words, then, cluster) for each in bundles)
+    return next(filter(None, found), None)
 
 
 def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:

@@ -40,7 +40,7 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
         {
             PVC: ("spec.volumeName",),
             PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.csi.volumeAttributes.clusterID"),
-            CEPH_CLUSTER: ("status.ceph",),
+            CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph"),
             LONGHORN_VOLUME: ("status.robustness",),
         },
     ),

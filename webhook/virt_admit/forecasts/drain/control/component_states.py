@@ -17,7 +17,8 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.evidence import forbidden_pods
+from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
@@ -27,7 +28,7 @@ from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, ended, sentence, shorten
+from virt_admit.model.messages import advice_of, capital, cut, ended, sentence, shorten
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import controller_taints, node_selectors
 
@@ -41,6 +42,7 @@ _USUAL_PROGRESS: Final = timedelta(hours=1)
 TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
+    forbidden_pods.READS,
     {HCO: (), CDI: (), DAEMON_SET: ("status.numberMisscheduled",), POD: ("spec.tolerations", *TIMED)},
 )
 
@@ -173,7 +175,26 @@ def _causes(obj: Object, kind: Kind, unready: Iterable[Object], cluster: Cluster
         brief = f"{ended(shorten(why, 130))} See virt-admit upgrade."
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
+        yield from _forbidden(obj, cluster)
         yield from _misscheduled(obj, cluster)
+
+
+def _forbidden(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
+    """Yield that Pod Security forbids the pods of virt-handler.."""
+    own = find(cluster, DAEMON_SET, kubevirt.namespace, _HANDLER)
+    now = clock.now(cluster)
+    since = now - _RETRIED if now is not None else None
+    said = events.last_warning(own, "FailedCreate", since, cluster) if own is not None else ""
+    pod = forbidden_pods.of(said)
+    if pod is not None and not forbidden_pods.is_allowed(kubevirt.namespace, cluster):
+        begin = f"DaemonSet {_HANDLER} cannot create its pods, which violate PodSecurity"
+        why = f'{begin} "{pod.level}": {cut(pod.why, 120)}'
+        remedy = forbidden_pods.remedy(kubevirt.namespace)
+        yield _Cause(why, remedy, (), f"{begin}. {advice_of(remedy)}")
+
+
+_RETRIED: Final = timedelta(hours=1)
+"""A controller tries again after 16 minutes at the latest."""
 
 
 def _pods(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[Object]:

@@ -1,9 +1,10 @@
-"""Storage that refuses the reads or writes of a guest: what its own object says of it.
+"""Storage that refuses reads or writes of guests, or is about to: what its own object says.
 
 It declares no fields: where an object is not read, nothing is said of it. Sources:
 rook/rook:pkg/apis/ceph.rook.io/v1/types.go#CephStatus; ceph/ceph:doc/rados/operations/health-checks.rst (the checks that say
 that reads or writes stop; many others are HEALTH_ERR too), :doc/cephfs/health-messages.rst (MDS_ALL_DOWN);
-longhorn/longhorn-manager:controller/volume_controller.go (robustness).
+longhorn/longhorn-manager:controller/volume_controller.go (robustness);
+rook/rook:Documentation/CRDs/Cluster/ceph-cluster-crd.md (fullRatio, 0.95 unless it is set).
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ _STOPS: Final = _FULL | {"PG_AVAILABILITY", "OBJECT_UNFOUND"}
 """Reads or writes of some objects wait, also where a check is a warning."""
 _PAUSED: Final = re.compile(r"\b(?:pauserd|pausewr|full)\b")
 """Flags of OSDMAP_FLAGS that stop reads or writes; ``noout`` and others do not."""
+_FILLS: Final = frozenset(
+    (
+        *("OSD_BACKFILLFULL", "OSD_NEARFULL"),
+        *("POOL_BACKFILLFULL", "POOL_NEARFULL", "POOL_NEAR_FULL"),
+    )
+)
+"""Checks that come before those that Ceph is full. They stop no write."""
 _LONGEST: Final = 60
 
 
@@ -36,8 +44,8 @@ def problem(namespace: str, claim: str, cluster: Cluster) -> Problem | None:
     csi = csi_of(namespace, claim, cluster)
     driver = csi["driver"].text or ""
     if driver.endswith((_BLOCK, _FILES)):
-        where = csi["volumeAttributes"]["clusterID"].text or driver.partition(".")[0]
-        return _of_ceph(where, files=driver.endswith(_FILES), cluster=cluster)
+        where = namespace_of(driver, csi["volumeAttributes"]["clusterID"].text or "")
+        return _of_volume(where, files=driver.endswith(_FILES), cluster=cluster)
     return _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster) if driver == LONGHORN else None
 
 
@@ -51,16 +59,37 @@ def csi_of(namespace: str, claim: str, cluster: Cluster) -> Field:
     return volume.at("spec", "csi") if volume is not None else Field(None)
 
 
-def _of_ceph(where: str, *, files: bool, cluster: Cluster) -> Problem | None:
+def of_class(storage_class: Object, cluster: Cluster) -> Problem | None:
+    """Return why the storage of a class refuses reads or writes; None: nothing says so."""
+    driver = storage_class["provisioner"].text or ""
+    if not driver.endswith((_BLOCK, _FILES)):
+        return None
+    where = namespace_of(driver, storage_class.at("parameters", "clusterID").text or "")
+    return _of_volume(where, files=driver.endswith(_FILES), cluster=cluster)
+
+
+def namespace_of(driver: str, where: str) -> str:
+    """Return the namespace of the Ceph cluster of a volume; empty: it is not of Ceph.
+
+    ``where``: its cluster as the volume or the class names it, which Rook does by the namespace.
+    """
+    of_ceph = driver.endswith((_BLOCK, _FILES))
+    return (where or driver.partition(".")[0]) if of_ceph else ""
+
+
+def _of_volume(where: str, *, files: bool, cluster: Cluster) -> Problem | None:
     """Return what the Ceph cluster of a volume says. ``where``: its namespace, as Rook writes it."""
     ceph = next((each for each in cluster.known(CEPH_CLUSTER) if each.namespace == where), None)
-    if ceph is None:
-        return None
+    return of_ceph(ceph, files=files) if ceph is not None else None
+
+
+def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
+    """Return why a Ceph cluster refuses reads or writes; None: it does not say so."""
     said = ceph.at("status", "ceph", "details").map
     failing = {code: each for code, each in sorted(said.items()) if _refuses(code, each, files=files)}
     if not failing:
         return None
-    words = names(f"{code} {cut(str(each.get('message') or ''), _LONGEST)}".strip() for code, each in failing.items())
+    words = _listed(failing)
     full = not _FULL.isdisjoint(failing)
     health = ceph.at("status", "ceph", "health").text or "?"
     used = _used(ceph) if full else ""
@@ -72,8 +101,34 @@ def _of_ceph(where: str, *, files: bool, cluster: Cluster) -> Problem | None:
         raised = "raise the quota of the pool (ceph osd pool set-quota), or delete images and snapshots in it"
         return Problem(reason, typed(raised, described))
     room = "make room in Ceph: add OSDs, or delete images, snapshots and claims that are not needed"
-    ratio = "as a decision, raise the full ratio until then: ceph osd set-full-ratio 0.97"
-    return Problem(reason, f"{typed(room, described)}; {ratio}")
+    return Problem(reason, typed(f"{room}; {_ratio(ceph)}", described))
+
+
+def _ratio(ceph: Object) -> str:
+    """Return how Ceph accepts writes until there is room. Rook sets a ratio that it was given."""
+    given = ceph.at("spec", "storage", "fullRatio").value
+    words = "as a decision, raise the full ratio until then"
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        return f"{words} by a little (spec.storage.fullRatio of that CephCluster, now {given})"
+    return f"{words} (ceph osd set-full-ratio 0.97)"
+
+
+def filling(ceph: Object) -> str:
+    """Return which checks say that a Ceph cluster fills up, and how much is used; empty: none."""
+    said = ceph.at("status", "ceph", "details").map
+    found = {code: each for code, each in said.items() if isinstance(each, Mapping)}
+    failing = {code: each for code, each in sorted(found.items()) if code in _FILLS}
+    return f"{_listed(failing)}{_used(ceph)}" if failing else ""
+
+
+def _listed(failing: Mapping[str, Mapping[str, object]]) -> str:
+    said = {code: cut(str(each.get("message") or ""), _LONGEST) for code, each in failing.items()}
+    return names(f"{code} {message}".strip() for code, message in said.items())
+
+
+def is_full(ceph: Object) -> bool:
+    """Whether a Ceph cluster says that an OSD or a pool is full."""
+    return not _FULL.isdisjoint(ceph.at("status", "ceph", "details").map)
 
 
 def _refuses(code: str, said: object, *, files: bool) -> bool:

@@ -77,6 +77,7 @@ _SAID: Final = (
     (r"^(?:NotFound|CloneWithoutSource)\b", "correct the source of the disk"),
     (r"storageclass\S* \S+ not found", "create that StorageClass, or let the disk name another one (storageClassName)"),
     (r"forbidden: User ", "let the operator of CDI restore what this account may do"),
+    (r"violates PodSecurity", "label its namespace pod-security.kubernetes.io/enforce=privileged"),
     (r"is forbidden: ", "correct what the API server refuses"),
     (r"finds no node for it", "let one of these nodes take that pod"),
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.evidence import forbidden_pods
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, VM, VMI
@@ -88,10 +89,7 @@ def _account(refused: _Refused) -> str:
 
 
 def _pod_security(refused: _Refused) -> str:
-    label = "pod-security.kubernetes.io/enforce=privileged"
-    allow = shell("kubectl", "label", "namespace", argument(refused.namespace), label, "--overwrite")
-    words = f"let namespace {refused.namespace} enforce Pod Security privileged, or remove from the VM what is named"
-    return typed(words, allow)
+    return forbidden_pods.remedy(refused.namespace, ", or remove from the VM what is named")
 
 
 def _security_context(_: _Refused) -> str:

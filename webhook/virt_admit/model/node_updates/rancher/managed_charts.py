@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final
 
 from virt_admit.model.commands import about, merge_patch, shell, typed
@@ -32,8 +33,9 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
+from virt_admit.model.node_updates.rancher import helm_releases
 from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
@@ -43,6 +45,7 @@ _CHARTS: Final = ("harvester-crd", "harvester", "rancher-monitoring-crd", "ranch
 READS: Final[Reads] = union(
     clock.READS,
     harvester_upgrades.READS,
+    helm_releases.READS,
     {
         MANAGED_CHART: ("spec.paused", "status"),
         FLEET_BUNDLE: ("spec.forceSyncGeneration",),
@@ -67,7 +70,18 @@ def standing(cluster: Cluster) -> Iterator[StandingOrder]:
         stage, since = harvester_upgrades.stage(upgrade)
         lasts = clock.since(clock.stamp(since), cluster)
         if upgrade.name in under_way and stage == _STAGE and lasts is not None and lasts >= _USUAL:
-            yield from (_order(upgrade, lasts, chart, cluster) for chart in _waiting(cluster)[:1])
+            late = _waiting(cluster)[:1]
+            waits = [_described(chart, _GOES_ON, cluster) for chart in late]
+            if not late:
+                held = helm_releases.held(_RELEASES, _GOES_ON, cluster)
+                waits = [(each.reason, "", each.remedy) for each in islice(held, 1)]
+            yield from (_order(upgrade, lasts, each, cluster) for each in waits)
+
+
+_GOES_ON: Final = "after which the upgrade goes on by itself"
+_FLEET: Final = "cattle-fleet-system"
+_RELEASES: Final = ((_FLEET, "fleet-crd"), (_FLEET, "fleet"), ("cattle-system", "rancher-webhook"))
+"""The job awaits new versions of them (harvester:package/upgrade/lib.sh, rancherDependencies)."""
 
 
 def _waiting(cluster: Cluster) -> Sequence[Object]:
@@ -107,16 +121,21 @@ def _is_late(chart: Object, cluster: Cluster) -> bool:
     return lasts is not None and lasts >= _USUAL
 
 
-def _order(upgrade: Object, stays: timedelta, chart: Object, cluster: Cluster) -> StandingOrder:
+def _order(upgrade: Object, stays: timedelta, waits: _Waits, cluster: Cluster) -> StandingOrder:
+    """Return that an upgrade waits."""
     job = find(cluster, JOB, upgrade.namespace, f"{upgrade.name}-apply-manifests")
     by = f"Job {job.name}" if job is not None and job.at("status", "active").integer else "it"
-    which, why, remedy = _described(chart, "after which the upgrade goes on by itself", cluster)
+    which, why, remedy = waits
     stage = f"has been upgrading system services for {clock.duration(stays)}"
     reason = f"{update_orders.title(upgrade)} {stage}, and {by} waits without a limit: {which}{why}"
     return StandingOrder(upgrade, reason, remedy, True, f"it {stage}: {which}{why}")
 
 
-def _described(chart: Object, then: str, cluster: Cluster) -> tuple[str, str, str]:
+_Waits = tuple[str, str, str]
+"""For what, why, as a clause, and the remedy."""
+
+
+def _described(chart: Object, then: str, cluster: Cluster) -> _Waits:
     """Return which chart is in which state, why, as a clause, and the remedy."""
     bundle = find(cluster, FLEET_BUNDLE, LOCAL, f"mcc-{chart.name}")
     entry = next(chart.at("status", "summary", "nonReadyResources").items(), Field(None))
@@ -142,7 +161,10 @@ def _fault(chart: Object, entry: Field, bundle: Object | None, then: str, cluste
         words = f": {_title(each)} is {state}{f' ({cut_middle(said, _WORDS)})' if said else ''}"
         return words, typed(f"Repair that object, {then}", see)
     said = entry["message"].text or chart.condition("Ready")["message"].text or ""
-    words = f": {cut_middle(' '.join(said.split()), _WORDS)}" if said else ""
+    said = " ".join(said.split())
+    if bundle is not None and (left := helm_releases.of_bundle(bundle, said, then, cluster)):
+        return f": {helm_releases.BUSY}. {capital(left.reason)}", left.remedy
+    words = f": {cut_middle(said, _WORDS)}" if said else ""
     return words, typed(f"Remove the cause that Fleet reports, {then}", see)
 
 

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.said_once import Said, once, without_remedy
 from virt_admit.reports.explain.vm.report import VmReport
-from virt_admit.reports.explain.vm.status_notes import NO_NODE
+from virt_admit.reports.explain.vm.status_notes import FAILS, NO_NODE
 
 EVENTS: Final = {
     "drain": "a drain of its node",
@@ -80,17 +80,22 @@ def _repeats(note: str, report: VmReport, said: Sequence[Said]) -> bool:
     if note.startswith(NO_NODE):  # the reasons of each node are in the report
         return report.candidates == ()
     why = report.events[0].reason
+    if note.startswith(f"{FAILS}: ") and _BINDING in note and _PENDING in why:
+        return True
     disk = _DATA_VOLUME.match(note)
     if disk is not None and f"disk {disk[1]} " in why:
         return True
     return _tells(why, note) or (shorter != note and _tells(why, _without_references(shorter, said)))
 
 
+_PENDING: Final = " is Pending: "
+_BINDING: Final = "binding volumes: "
+"""What kube-scheduler waits for until a claim is bound (plugins/volumebinding/binder.go)."""
 _SENTENCE: Final = 30
 _REST: Final = 60
 """Characters of a note that say nothing by themselves."""
 _DATA_VOLUME: Final = re.compile(r"data volume (\S+) is ")
-_COMMAND: Final = re.compile(r": (?:kubectl|virtctl) .*")
+_COMMAND: Final = re.compile(r": (?:kubectl|virtctl|helm) .*")
 
 
 def _without_references(note: str, said: Sequence[Said]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
-from virt_admit.forecasts.drain.guests import changed_disks, frozen_guests, paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, frozen_guests, paused_guests, refusing_storage
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
@@ -34,7 +34,7 @@ _LONGEST: Final = 200
 NO_NODE: Final = "kube-scheduler finds no node for its pod"
 """How the note begins that has the words of kube-scheduler."""
 
-_FAILS: Final = "kube-scheduler fails with its pod"
+FAILS: Final = "kube-scheduler fails with its pod"
 """The same where it fails with the node that it chose (kubernetes/api:core/v1/types.go#PodReasonSchedulerError)."""
 
 
@@ -54,6 +54,7 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
+        yield from _storage(found.vmi, cluster)
         yield from px_updates.of_vmi(found.vmi, cluster)
         yield from _instance(found.vmi, cluster, migrates=migrates)
         yield from _pod(found.vmi, cluster)
@@ -64,6 +65,17 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _descheduled(found.vmi, cluster)
         yield from _cordoned(found.vmi, cluster)
     yield from _data_volumes(found, cluster)
+
+
+def _storage(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield that the storage of a guest that runs takes no writes: its VMI reports nothing of it."""
+    if vmi.at("status", "phase").text != "Running" or paused_guests.reason(vmi):
+        return
+    claims = launcher_pod.claims(vmi["spec"])
+    fault = refusing_storage.first(vms.namespace_of(vmi), tuple(claims), cluster)
+    if fault is not None:
+        waits = "its guest may wait for reads or writes without an error"
+        yield f"{waits}, as {fault.reason}. {capital(fault.remedy)}"
 
 
 def _operations(vm: Object, cluster: Cluster) -> Iterator[str]:
@@ -147,7 +159,7 @@ def _pod(vmi: Object, cluster: Cluster) -> Iterator[str]:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not node and placed["status"].text == "False":
         why = scheduler_words(placed["message"].text or "?", _LONGEST)
-        yield f"{_FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
+        yield f"{FAILS if placed['reason'].text == 'SchedulerError' else NO_NODE}: {why}: {described}"
 
 
 def _evicted(found: FoundVm, cluster: Cluster) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """A provisioner that fails with a claim: what it says, and which of its pods says it.
 
 Its events name it as ``driver_pod_uid``
-(kubernetes-csi/external-provisioner:cmd/csi-provisioner/csi-provisioner.go, identity).
+(kubernetes-csi/external-provisioner:cmd/csi-provisioner/csi-provisioner.go, identity). Some make a
+volume by a pod in their own namespace
+(rancher/local-path-provisioner:provisioner.go#createHelperPod).
 """
 
 from __future__ import annotations
@@ -10,12 +12,15 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts.storage import lost_sources
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.evidence import forbidden_pods
+from virt_admit.model.evidence.forbidden_pods import ForbiddenPod
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD, PVC, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
@@ -23,8 +28,21 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
+_CHOSEN: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = union(
-    clock.READS, lost_sources.READS, {STORAGE_CLASS: (), PVC: ("spec.storageClassName", "status.phase")}
+    clock.READS,
+    lost_sources.READS,
+    forbidden_pods.READS,
+    {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
+    {
+        STORAGE_CLASS: (),
+        PVC: (
+            f"metadata.annotations.{_CHOSEN}",
+            "metadata.creationTimestamp",
+            "spec.storageClassName",
+            "status.phase",
+        ),
+    },
 )
 _FAILED: Final = "ProvisioningFailed"
 _RECENT: Final = timedelta(minutes=30)
@@ -56,23 +74,98 @@ def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
 
 def problem(claim: Object, storage_class: Object, since: datetime | None, cluster: Cluster) -> Problem | None:
     """Return why a claim gets no volume; None: its provisioner has not failed since then."""
-    said = events.last_warning(claim, _FAILED, since, cluster)
+    said = _said(claim, since, cluster)
     if not said:
-        return None
+        return _full(claim, storage_class, cluster)
     lost = lost_sources.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
+    if (pod := forbidden_pods.of(said)) is not None:
+        return _forbidden(claim, storage_class, pod, cluster)
     why = cut_middle(_CLASS.sub("", said), _LONGEST)
+    if _HANGS.search(said):
+        return _unanswered(claim, storage_class, why, cluster)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
+
+
+def _said(claim: Object, since: datetime | None, cluster: Cluster) -> str:
+    """Return the last error of the provisioner of a claim, but not that an earlier call runs."""
+    last = events.last_warning(claim, _FAILED, since, cluster)
+    if not _RUNS.search(last):
+        return last
+    said = (text for why, text in events.warnings(claim, None, cluster) if why == _FAILED)
+    return next((text for text in said if not _RUNS.search(text)), last)
+
+
+_RUNS: Final = re.compile(r"operation with the given Volume ID \S+ already exists", re.IGNORECASE)
+"""ceph/ceph-csi:internal/util/idlocker.go#VolumeOperationAlreadyExistsFmt, and other drivers."""
+_SLOW: Final = "DeadlineExceeded|context deadline exceeded"
+_HANGS: Final = re.compile(f"{_RUNS.pattern}|{_SLOW}", re.IGNORECASE)
+
+
+def _full(claim: Object, storage_class: Object, cluster: Cluster) -> Problem | None:
+    """Return that a storage is full from which a claim is to get its volume for a while; None: no.
+
+    Live clusters are not asked for events.
+    """
+    at_once = storage_class["volumeBindingMode"].text != "WaitForFirstConsumer"
+    age = clock.since(claim.metadata["creationTimestamp"].text, cluster)
+    if age is None or age < _PATIENCE or not (at_once or claim.annotations.get(_CHOSEN)):
+        return None
+    fault = refusing_storage.of_class(storage_class, cluster)
+    return fault._replace(cause=ProblemCause.NOT_REPORTED) if fault is not None else None
+
+
+_PATIENCE: Final = timedelta(minutes=10)
+
+
+def _unanswered(claim: Object, storage_class: Object, why: str, cluster: Cluster) -> Problem:
+    """Return that the storage does not answer a provisioner, and its fault if it reports one."""
+    driver = storage_class["provisioner"].text or "?"
+    fault = refusing_storage.of_class(storage_class, cluster)
+    waits = f"provisioner {driver} gets no answer from its storage"
+    if fault is not None:
+        reason = f"{fault.reason}, so {waits}: {why}"
+        return Problem(reason, fault.remedy, ProblemCause.NOT_REPORTED, brief=fault.reason)
+    pod = _provisioner(claim, driver, cluster)
+    described = kubectl("describe", PVC, claim.name, claim.namespace)
+    see = node_pods.logs(pod) if pod is not None else described
+    of = f"the storage of class {storage_class.name}"
+    words = f"see whether {of} works, is full, and can be reached"
+    return Problem(f"{waits}: {why}", typed(words, see), ProblemCause.NOT_REPORTED)
 
 
 def _remedy(claim: Object, storage_class: Object, cluster: Cluster) -> str:
     """Return where the cause of an error is to be found: the provisioner may be healthy."""
     driver = storage_class["provisioner"].text or "?"
-    pod = _reporter(claim, cluster) or node_pods.controller_of(driver, cluster)
+    pod = _provisioner(claim, driver, cluster)
     command = node_pods.logs(pod) if pod is not None else kubectl("describe", PVC, claim.name, claim.namespace)
     words = f"correct what provisioner {driver} refuses, in the claim, in class {storage_class.name} or in its storage"
     return typed(f"{words}; its logs may say more", command)
+
+
+def _forbidden(claim: Object, of: Object, forbidden: ForbiddenPod, cluster: Cluster) -> Problem:
+    """Return that a provisioner cannot make the pod that makes the volume: mostly beside itself."""
+    driver = of["provisioner"].text or "?"
+    own = _provisioner(claim, driver, cluster)
+    where = f" in namespace {own.namespace}" if own is not None else ""
+    begin = f"provisioner {driver} cannot create its pod {forbidden.pod}".rstrip()
+    why = cut_middle(forbidden.why, _LONGEST)
+    reason = f'{begin}{where}, which violates PodSecurity "{forbidden.level}": {why}'
+    described = kubectl("describe", PVC, claim.name, claim.namespace)
+    if own is None:
+        remedy = typed(f"label the namespace of that provisioner {forbidden_pods.LABEL}", described)
+    elif forbidden_pods.is_allowed(own.namespace, cluster):
+        reason = f"{reason}. That namespace allows it by now"
+        remedy = typed("wait until the provisioner tries again", described)
+    else:
+        then = ", after which the next try makes the volume"
+        remedy = forbidden_pods.remedy(own.namespace, then)
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+
+
+def _provisioner(claim: Object, driver: str, cluster: Cluster) -> Object | None:
+    return _reporter(claim, cluster) or node_pods.controller_of(driver, cluster)
 
 
 def _reporter(claim: Object, cluster: Cluster) -> Object | None:

@@ -1,0 +1,66 @@
+"""Pods that the API server forbids for Pod Security, as it answers the controller that makes them.
+
+The answer does not name the namespace, whose label decides. One without that label has the level
+of the configuration of the API server, which is baseline on Talos. Sources:
+kubernetes/kubernetes:staging/src/k8s.io/pod-security-admission/admission/admission.go;
+https://docs.siderolabs.com/kubernetes-guides/security/pod-security.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NAMESPACE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
+
+_ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+_ALL: Final = "privileged"
+LABEL: Final = f"{_ENFORCE}={_ALL}"
+"""What a namespace needs in which every pod may run."""
+READS: Final[Reads] = {NAMESPACE: ("metadata.labels",)}
+_SAID: Final = re.compile(
+    r'(?:pods? \\?"(?P<pod>[\w.-]{1,253})\\?" is )?forbidden: violates PodSecurity '
+    r'\\?"(?P<level>[\w.:-]{1,63})\\?": (?P<why>.*)'
+)
+_MAKERS: Final = frozenset(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "Job"))
+"""Kinds whose pods are in their own namespace."""
+
+
+class ForbiddenPod(NamedTuple):
+    """A pod that Pod Security forbids."""
+
+    pod: str
+    """Its name; empty: it has none yet."""
+    level: str
+    """``baseline:latest``"""
+    why: str
+    """What it asks for: ``hostPath volumes (volume "data")``."""
+
+
+def of(said: str) -> ForbiddenPod | None:
+    """Return which pod an answer of the API server forbids; None: none, or for another cause."""
+    found = _SAID.search(said)
+    return ForbiddenPod(found["pod"] or "", found["level"], found["why"]) if found else None
+
+
+def is_allowed(namespace: str, cluster: Cluster) -> bool:
+    """Whether a namespace is known to allow every pod: it was labelled after the answer."""
+    found = find(cluster, NAMESPACE, "", namespace)
+    return found is not None and found.labels.get(_ENFORCE) == _ALL
+
+
+def remedy(namespace: str, then: str = "") -> str:
+    """Return how a namespace allows such pods. ``then``: what follows, as a clause."""
+    command = shell("kubectl", "label", "namespace", argument(namespace), LABEL, "--overwrite")
+    return typed(f"let namespace {namespace} enforce Pod Security {_ALL}{then}", command)
+
+
+def hint(obj: Object, said: str) -> str:
+    """Return what to do about the pods of a workload that reports such an answer, if any."""
+    own = obj.kind in _MAKERS and of(said) is not None
+    return f"; {remedy(obj.namespace)}" if own else ""

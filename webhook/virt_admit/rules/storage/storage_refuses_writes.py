@@ -1,0 +1,55 @@
+"""A Ceph cluster takes no writes: it is full, or a part of its data is unavailable.
+
+**Why.** Ceph refuses the writes to all pools that have data on an OSD that is full. A guest gets no
+error, but waits: its VMI is Running and reports nothing. New claims get no volume.
+
+**Fix.** Add OSDs, or delete what is not needed. To be able to delete, raise the full ratio a little
+for a while.
+"""
+
+from virt_admit.forecasts.outage.storage import disks
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.messages import advice_of, command_of
+from virt_admit.rule import (
+    CEPH_CLUSTER,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Urgency,
+    count,
+    names,
+    rule,
+    union,
+)
+
+
+@rule(
+    kinds=(CEPH_CLUSTER,),
+    reads=union(clock.READS, disks.READS),
+    action=Action.WARN,
+    urgency=Urgency.DOWN,
+    at_admission=False,
+    sources=(
+        "ceph/ceph:doc/rados/operations/health-checks.rst#OSD_FULL",
+        "https://github.com/rook/rook/issues/5882",
+    ),
+)
+def check(ceph: Object, context: Context) -> Findings:
+    from virt_admit.forecasts.outage.storage import ceph_guests  # noqa: PLC0415 - few have Ceph
+
+    found = ceph_guests.stopped(ceph, context.cluster)
+    if found is None:
+        return
+    path = ceph.at("status", "ceph", "details").path
+    guests = ceph_guests.of(ceph, context.cluster)
+    whose = f" of {count(len(guests), 'VM')} ({names(guests)})" if guests else ""
+    begin = f"{found.reason}: {'writes' if found.full else 'reads or writes'}{whose} wait"
+    words = f"{begin}, and new claims get no volume." if found.full else f"{begin}."
+    advice = advice_of(found.remedy)
+    yield Finding(
+        path,
+        check.first_that_fits(path, f"{words} {advice}", f"{found.reason}. {advice}", words),
+        command=command_of(found.remedy),
+    )
