@@ -80,6 +80,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
     yield from _kubevirt_held(node, cluster)
+    if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
+        yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
     yield from node_faults.faults(node, cluster)
     if removed_operators.kubevirt(cluster) is None:  # else nothing reports devices, and that is the cause
