@@ -44,6 +44,7 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
         yield from hand_reboots.newer({node for pool in basis.pools for node in pool.nodes}, cluster)
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
+    yield from drain_waits.not_drained(basis.driver, basis.pools, cluster)
     yield from _without_api(basis.pools, cluster)
     yield from upgrade_progress.rests_on(basis.begun)
     if not basis.begun:  # else the progress says it
