@@ -333,6 +333,25 @@ def test_a_component_may_have_pods_that_were_not_read():
     assert found.pods.blockers == ()
 
 
+@pytest.mark.parametrize(
+    ("status", "target", "says"), [("True", "v1.6.2", True), ("True", "v1.5.2", False), ("False", "v1.6.2", False)]
+)
+def test_an_update_of_kubevirt_that_goes_on_is_a_note(status, target, says):
+    progressing = {"type": "Progressing", "status": status, "reason": "UpdateInProgress"}
+    progressing["lastTransitionTime"] = "2026-01-01T11:55:00Z"
+    updated = kubevirt(
+        status={
+            "observedKubeVirtVersion": "v1.5.2",
+            "targetKubeVirtVersion": target,
+            "conditions": [progressing, {"type": "Degraded", "status": status}],
+        }
+    )
+    found = drained(*VMS, at("a"), updated, nodes=NODES[1:])
+    assert found.drainable is True
+    note = "The update of KubeVirt from v1.5.2 to v1.6.2 (under way for 5 min) goes on and may move VMs"
+    assert any(each.startswith(note) for each in found.notes) is says
+
+
 def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():
     def with_conditions(available, progressing, *unreadable, phase="Deployed", synchronized="True"):
         said = [{"type": "Available", "status": available}, {"type": "Progressing", "status": progressing}]

@@ -133,6 +133,8 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
     if (held := kubevirt_updates.held(cluster)) is not None:
         yield held.note
+    elif update := kubevirt_updates.under_way(cluster):
+        yield f"{capital(update)} goes on and may move VMs: it is better to wait for its end."
     told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
     yield from told
     if not told:
