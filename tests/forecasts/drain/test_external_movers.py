@@ -65,9 +65,9 @@ def test_whether_a_provider_acts_is_not_known(objects):
 
 def test_a_mark_of_the_owner_may_name_a_controller():
     vm = machine("db")
-    vm.data["metadata"]["annotations"] = {"ops.example.org/agent": "ops/agent"}
+    vm.data["metadata"]["labels"] = {"ops.example.org/agent": "failover"}
     (row,) = drained(worker({}), vm).forecasts
     assert row.outcome is VmOutcome.UNKNOWN
-    assert "perhaps what annotation ops.example.org/agent names" in row.reason
-    vm.data["metadata"]["annotations"] = {"argocd.argoproj.io/tracking-id": "x", "note": "y"}
+    assert "perhaps what label ops.example.org/agent names" in row.reason
+    vm.data["metadata"]["labels"] = {"argocd.argoproj.io/instance": "x", "note": "y"}
     assert drained(worker({}), vm).forecasts[0].outcome is VmOutcome.BLOCKS

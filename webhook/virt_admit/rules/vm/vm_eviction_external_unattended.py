@@ -9,6 +9,7 @@ the parameters.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -61,7 +62,7 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     if kinds.of(obj) is VMI and vmis.owner(obj, VM.kind):
         return  # its VM is judged, which has the labels of its owner
-    mark = next(vms.own_marks(obj), "")
+    mark = next(chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), "")
     remedy = (
         f"Check that what {cut(mark, 50)} names acts."
         if mark

@@ -23,8 +23,8 @@ READS: Final[Reads] = {
     DEPLOYMENT: ("status.readyReplicas",),
     CAPI_MACHINE: ("metadata.annotations", "spec.clusterName", "spec.infrastructureRef.name"),
     CAPI_CLUSTER: ("spec.paused",),
-    VM: ("metadata.annotations", "metadata.labels"),
-    VMI: ("metadata.annotations", "metadata.labels"),
+    VM: ("metadata.labels",),
+    VMI: ("metadata.labels",),
 }
 
 _HOSTED, _PROVIDER = "capi-provider", "capk-controller-manager"
@@ -76,9 +76,12 @@ def _is_paused(machine: Object, cluster: Cluster) -> bool:
 
 
 def _named(vmi: Object, cluster: Cluster) -> str:
-    """Return a label or annotation of a VMI or its VM that may name its controller; empty: none may."""
+    """Return a label of a VMI or its VM that may name its controller; empty: none does.
+
+    Annotations are not read: one that changes would be a reason to judge every drain of its node again.
+    """
     try:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
         vm = None
-    return next((mark for obj in (vmi, vm) if obj is not None for mark in vms.own_marks(obj)), "")
+    return next((mark for obj in (vmi, vm) if obj is not None for mark in vms.own_marks(obj, "label")), "")

@@ -97,13 +97,12 @@ _COMMON_DOMAINS: Final = (
 """Domains of keys that platforms and tools of delivery write: they name no controller that moves VMs."""
 
 
-def own_marks(obj: Object) -> Iterator[str]:
-    """Yield the labels and annotations of a VM or VMI with a domain that is not common: one may name its controller."""
-    for what, field in (("annotation", "annotations"), ("label", "labels")):
-        for key in sorted(obj.metadata[field].map):
-            domain, slash, _ = key.partition("/")
-            if slash and not any(domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS):
-                yield f"{what} {key}"
+def own_marks(obj: Object, what: str) -> Iterator[str]:
+    """Yield each ``label`` or ``annotation`` of a VM or VMI whose domain is not common: it may name a controller."""
+    for key in sorted(obj.metadata[f"{what}s"].map):
+        domain, slash, _ = key.partition("/")
+        if slash and not any(domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS):
+            yield f"{what} {key}"
 
 
 KUBEVIRT_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"
