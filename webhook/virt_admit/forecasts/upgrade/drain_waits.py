@@ -40,7 +40,6 @@ from virt_admit.model.remediation.machine_drain import Spared
 from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.pods import FINISHED
 
-
 _TOPOLOGY: Final = "machineconfiguration.openshift.io/controlPlaneTopology"
 
 

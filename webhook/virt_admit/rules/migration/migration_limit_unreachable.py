@@ -18,7 +18,6 @@ from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
 
-
 _DEFAULTS: Final = ((5, 2), (5, 1))
 """For the cluster and for a node: of KubeVirt and HyperConverged, and of HyperConverged since 1.19
 (kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedSpec)."""

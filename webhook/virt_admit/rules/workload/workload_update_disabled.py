@@ -13,7 +13,21 @@ from virt_admit.model.kubernetes.cluster import each
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.node_updates.rancher import fleet_objects
-from virt_admit.rule import HCO, KUBEVIRT, NODE, VMI, Action, Cluster, Context, Finding, Findings, Object, Unseen, cut, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    NODE,
+    VMI,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    cut,
+    rule,
+)
 
 _HARVESTER = "harvester"
 """The chart that switches updates off while Harvester is upgraded, and sets them again
