@@ -4,7 +4,8 @@
 them. CPU, memory and volume hotplugs use the same controller and never complete.
 
 **Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema then sets ``LiveMigrate``.
-Only an empty list switches updates off. Where one node runs all VMs, this rule is silent: none can migrate there. Where Fleet writes KubeVirt, as in Harvester, change the values of its ManagedChart.
+Only an empty list switches updates off. Where Fleet writes KubeVirt, as in Harvester, change the values of its ManagedChart.
+Where one node runs all VMs, none can migrate, and this rule is silent.
 """
 
 from virt_admit.forecasts.drain import workload_updates
