@@ -81,7 +81,7 @@ def leaves_with(made: Hindrance, pods: Sequence[Object], node: str, label: str, 
         remedy = capital(waiting.remedy) if waiting is not None else "Add a node that its placement allows."
         missing = f", while {waiting.reason}" if waiting is not None else ""
         reason = f"{made.component} can run on {node} alone, and leaves it before the VMs{missing}"
-        if cluster.cached(nodes.alone) == node:  # where to add a node is no choice
+        if cluster.cached(nodes.alone) == node:  # a second node is not an option
             remedy = f"Shut the VMs of {node} down before its drain."
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     cordon = shell("kubectl", "cordon", argument(node))
