@@ -21,7 +21,7 @@ from virt_admit.forecasts.drain import (
     vm_problems,
     vmi_evictions,
 )
-from virt_admit.forecasts.drain.guests import changed_disks, external_movers, paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.states import (
     dying_pods,
     lost_launchers,
@@ -56,7 +56,6 @@ READS: Final = union(
     expand.STRATEGY_READS,
     migration_doubts.READS,
     vm_states.READS,
-    external_movers.READS,
     lost_launchers.READS,
     vm_problems.READS,
     harvester_maintenance.READS,
@@ -209,7 +208,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _shut_down(vmi, cluster, find, ends, lost=not vmi.deleted and state.state is State.GONE)
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
-    evicted = external_movers.known(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
+    evicted = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
     if removed_operators.kubevirt(cluster) is not None:  # its first check ends the migration
         stops = evicted.effect is Effect.SHUTS_DOWN
         asked = functools.partial(_migrate, vmi, state, cluster, find, evicted.strategy.phrase)

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.problems import ProblemCause
 
 READS: Final[Reads] = {
     DEPLOYMENT: ("status.readyReplicas",),
@@ -31,21 +29,7 @@ _HOSTED, _PROVIDER = "capi-provider", "capk-controller-manager"
 _PAUSED: Final = "cluster.x-k8s.io/paused"
 
 
-def known(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
-    """Return the reaction to an eviction with what is known of the controller that has to move the VMI."""
-    if found.effect is Effect.ATTENDED and (by := _working(vmi, cluster)):
-        reason = (
-            f"{found.strategy.phrase}: Cluster API provider KubeVirt ({by}) drains its guest node for at most 10 min, "
-            f"then deletes the VMI"
-        )
-        return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
-    if found.effect is Effect.EXTERNAL and found.cause == ProblemCause.EXTERNAL and (by := _named(vmi, cluster)):
-        reason = f"{found.strategy.phrase}: something outside KubeVirt has to move it, perhaps what {by} names"
-        return found._replace(effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known")
-    return found
-
-
-def _working(vmi: Object, cluster: Cluster) -> str:
+def working(vmi: Object, cluster: Cluster) -> str:
     """Return the Deployment of CAPK that reconciles the machine of a VMI; empty: none does, or that is not known."""
     name, namespace = (vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace"))
     if not name or not namespace or vmi.condition("Ready")["status"].text != "True":
@@ -75,7 +59,7 @@ def _is_paused(machine: Object, cluster: Cluster) -> bool:
     return paused or machine.annotation(_PAUSED).present
 
 
-def _named(vmi: Object, cluster: Cluster) -> str:
+def named(vmi: Object, cluster: Cluster) -> str:
     """Return a label of a VMI or its VM that may name its controller; empty: none does.
 
     Annotations are not read: one that changes would be a reason to judge every drain of its node again.
