@@ -94,6 +94,17 @@ def test_a_live_scan_does_not_advise_live(tmp_path, monkeypatch):
     assert "--live" not in out + err
 
 
+@pytest.mark.parametrize("target", ["v1.6.2", "v1.5.2"])
+def test_a_scan_says_that_kubevirt_is_being_updated(cluster, target):
+    progressing = {"type": "Progressing", "status": "True", "reason": "UpdateInProgress"}
+    status = {"observedKubeVirtVersion": "v1.5.2", "targetKubeVirtVersion": target, "conditions": [progressing]}
+    metadata = {"name": "kubevirt", "namespace": "kubevirt"}
+    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "status": status}
+    _, out, err = run("scan", "--cluster", cluster(node("worker-1"), kubevirt))
+    assert ("The update of KubeVirt from v1.5.2 to v1.6.2 goes on" in err) is (target == "v1.6.2")
+    assert "update of KubeVirt" not in out
+
+
 class TestForbidden:
     """Missing rights are called forbidden, with the right to ask for, and never read as a cluster without VMs."""
 
