@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tests.cli.test_check import BOTH, FINE
 from virt_admit.cli import main
+from virt_admit.cli.commands.check import BATCH
 
 CHART = """\
 apiVersion: kubevirt.io/v1
@@ -196,3 +197,33 @@ def test_without_paths_the_command_says_where_to_set_them(check):
     code, _, err = check(files={".virt-admit.yaml": "", "vm.yaml": FINE})
     assert code == 2
     assert "name files or folders, or set paths in .virt-admit.yaml" in err
+
+
+DISK = """\
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: db}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      evictionStrategy: LiveMigrate
+      domain: {devices: {disks: [{name: root, disk: {}}]}}
+      volumes: [{name: root, persistentVolumeClaim: {claimName: disk}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: disk}
+spec: {accessModes: [ReadWriteOnce]}
+"""
+
+
+def test_claims_of_many_documents_are_looked_up_as_those_of_a_few(check):
+    """Of many documents, only the fields that rules read are kept."""
+    claim = (
+        "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {accessModes: [ReadWriteMany]}\n"
+    )
+    more = "".join(claim.replace("name: c", f"name: c{number}") for number in range(BATCH))
+    few, many = (check("a.yaml", "-q", files={"a.yaml": text})[:2] for text in (DISK, f"{DISK}{more}"))
+    assert few == many
+    assert "ReadWriteOnce claim 'disk'" in few[1]

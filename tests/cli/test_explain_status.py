@@ -48,7 +48,8 @@ def test_a_snapshot_that_is_under_way(explain):
 def test_a_guest_whose_file_systems_are_frozen(explain):
     _, data = explain(*changed("VirtualMachineInstance", fsFreezeStatus="frozen"))
     assert data["notes"] == [
-        "its file systems are frozen, so its applications cannot write: virtctl unfreeze db -n shop"
+        "its file systems are frozen, so its applications cannot write. KubeVirt thaws them after 5 min by default. "
+        "If they stay frozen, and no backup of it runs: virtctl unfreeze db -n shop"
     ]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.forecasts.outage import losses
+from tests.upstream.comparisons import command, show, write
 from tests.upstream.renderer import CLOCKS, program
 from virt_admit.forecasts.outage import lost_vms, machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
@@ -226,20 +226,15 @@ def main(count: int, first: int) -> int:
                 different[clock.what] += 1
                 print(f"seed {seed}: {clock}", flush=True)
     print(f"{count} clusters")
-    for what, number in sorted(compared.items()):
-        print(f"{number:6} {what}: {different[what]} disagree")
-    return 1 if different else 0
+    return show(compared, different)
 
 
 def record() -> None:
     """Write the runs that the tests replay."""
     binary = program(CLOCKS)
     runs = [{"case": given, "result": run(binary, given)} for given in map(case, _RECORDED_SEEDS)]
-    RECORDED.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in runs))
+    write(RECORDED, runs)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--record"]:
-        record()
-    else:
-        sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    command(main, record)

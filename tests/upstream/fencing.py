@@ -7,14 +7,12 @@ makes the remediation is compared in ``medik8s.py``, and how the out-of-service 
 
 from __future__ import annotations
 
-import json
 import random
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tests.forecasts.outage import losses
+from tests.upstream.comparisons import command, compare, write
 from tests.upstream.renderer import FENCING, program, render
 from virt_admit.forecasts.outage import health_actors
 from virt_admit.forecasts.outage.loss import Loss
@@ -295,31 +293,17 @@ def _tainted(given: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[tu
 
 def main(count: int, first: int) -> int:
     """Compare many remediations and print what differs. Returns the exit code."""
-    compared: Counter[str] = Counter()
-    different: Counter[str] = Counter()
     seeds = range(first, first + count)
-    for make, some in ((case, seeds), (real_case, seeds[: -(-count // 20)])):
-        cases = list(map(make, some))
-        for seed, given, answer in zip(some, cases, render(program(FENCING), map(asked, cases)), strict=True):
-            for what, why in differences(given, answer):
-                compared[what] += 1
-                if why:
-                    different[what] += 1
-                    print(f"{make.__name__} {seed}: {what}: {why}", flush=True)
-    for what, number in sorted(compared.items()):
-        print(f"{number:6} {what}: {different[what]} disagree")
-    return 1 if different else 0
+    makes = {case: seeds, real_case: seeds[: -(-count // 20)]}
+    return compare(FENCING, makes, asked, differences)
 
 
 def record() -> None:
     """Write what the operator's code did with the cases of some seeds. It changes with these cases."""
     answers = render(program(FENCING), (asked(case(seed)) for seed in RECORDED_SEEDS))
     lines = [{"seed": seed, "answer": answer} for seed, answer in zip(RECORDED_SEEDS, answers, strict=True)]
-    RECORDED.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines))
+    write(RECORDED, lines)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--record"]:
-        record()
-    else:
-        sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    command(main, record)

@@ -8,15 +8,13 @@ are compared in ``health.py``; ``owners.py`` has the clusters in which its contr
 
 from __future__ import annotations
 
-import json
 import random
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tests.forecasts.outage import losses
 from tests.upstream import owners
+from tests.upstream.comparisons import command, compare, write
 from tests.upstream.renderer import MACHINES, program, render
 from virt_admit.forecasts.outage import health_actors, machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
@@ -188,20 +186,8 @@ MAKES: Final = (drain, check, owners.replaced)
 
 def main(count: int, first: int) -> int:
     """Compare many losses and print what differs. Returns the exit code."""
-    compared: Counter[str] = Counter()
-    different: Counter[str] = Counter()
     seeds = range(first, first + count)
-    for make in MAKES:
-        cases = list(map(make, seeds))
-        for seed, given, answer in zip(seeds, cases, render(program(MACHINES), map(asked, cases)), strict=True):
-            for what, why in differences(given, answer):
-                compared[what] += 1
-                if why:
-                    different[what] += 1
-                    print(f"seed {seed}: {why}", flush=True)
-    for what, number in sorted(compared.items()):
-        print(f"{number:6} {what}: {different[what]} disagree")
-    return 1 if different else 0
+    return compare(MACHINES, dict.fromkeys(MAKES, seeds), asked, differences)
 
 
 def record() -> None:
@@ -213,11 +199,8 @@ def record() -> None:
             RECORDED_SEEDS, render(program(MACHINES), (asked(make(seed)) for seed in RECORDED_SEEDS)), strict=True
         )
     ]
-    RECORDED.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines))
+    write(RECORDED, lines)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--record"]:
-        record()
-    else:
-        sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    command(main, record)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.forecasts.outage import losses
+from tests.upstream.comparisons import command, show, write
 from tests.upstream.renderer import RESTARTS, program
 from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
@@ -227,9 +227,7 @@ def main(count: int, first: int) -> int:
     print(
         f"{count} clusters, {compared.total()} guests: {different.total()} disagree, {chance.total()} agree in another run"
     )
-    for what, number in sorted(compared.items()):
-        print(f"{number:6} {what}: {different[what]} disagree")
-    return 1 if different else 0
+    return show(compared, different)
 
 
 def _agrees_again(binary: Path, given: Mapping[str, Any], index: int) -> bool:
@@ -246,11 +244,8 @@ def record() -> None:
     runs = [{"case": given, "result": run(binary, given)} for given in map(case, _RECORDED_SEEDS)]
     for each in (guest for one in runs for guest in one["case"]["guests"]):
         del each["object"]
-    RECORDED.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in runs))
+    write(RECORDED, runs)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--record"]:
-        record()
-    else:
-        sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    command(main, record)

@@ -9,6 +9,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.placement import pod_networks, virt_handlers
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 
 MULTUS = {"app": "multus"}
@@ -92,3 +93,56 @@ def test_the_multus_of_openshift_has_a_server():
     )
 
     assert "as pod openshift-multus/net-" in pod_networks.problem(found, "n2")
+
+
+CALICO = {"k8s-app": "calico-node"}
+
+
+def without_routes(*broken):
+    """Return what a drain of n1 does to its VM where calico-node of these nodes has no session with
+    any other node."""
+    items = workloads.multus_that_does_not_answer().items
+    for each in items:
+        if each["kind"] == "Pod" and each["metadata"].get("labels", {}).get("app") == "multus":
+            ready = str(each["spec"]["nodeName"] not in broken)
+            each["metadata"]["labels"] = CALICO
+            each["status"]["conditions"] = [{"type": "Ready", "status": ready, "lastTransitionTime": ago(hours=1)}]
+            each["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {}}}]
+        if each["kind"] == "VirtualMachineInstance":
+            each["status"]["evacuationNodeName"] = None
+    (node,) = drain_plan.plan(Snapshot(map(Object, items), ["*"], time=ago()), "n1").nodes
+    return node, node.forecasts[0]
+
+
+def test_a_vm_may_arrive_at_a_node_that_nothing_reaches():
+    node, row = without_routes("n2", "n3")
+
+    assert (node.drainable, row.outcome) == (None, VmOutcome.UNKNOWN)
+    assert "only n2, n3 can take it, and the pod network on n2 may not work, as pod" in row.reason
+    assert row.remedy.startswith("repair pod ")
+
+
+def test_one_of_two_nodes_is_not_reached():
+    _, row = without_routes("n3")
+
+    assert row.outcome is VmOutcome.UNKNOWN
+    assert row.remedy == "cordon it until its pod network works: kubectl cordon n3"
+
+
+def test_a_vm_may_not_leave_a_node_that_reaches_no_other():
+    _, row = without_routes("n1")
+
+    assert (row.outcome, "the pod network on n1 may not work" in row.reason) == (VmOutcome.UNKNOWN, True)
+
+
+def test_routes_that_work():
+    assert without_routes()[1].outcome is VmOutcome.MIGRATES
+
+
+def test_the_agent_that_each_new_pod_needs_is_named_first():
+    found = cluster(MULTUS, since=ago(minutes=6))
+    other = unready(deployment("routes", "kube-system", ["n2"], CALICO, kind="DaemonSet")[-1], since=ago(hours=1))
+    both = Snapshot([*map(Object, [other]), *found.known(NODE), *found.known(POD)], ["*"], time=ago())
+
+    assert "pod kube-system/net-" in pod_networks.problem(both, "n2")
+    assert pod_networks.doubt(both, "n2") == ""

@@ -2,8 +2,9 @@
 
 from tests.builders import manifest
 from tests.work import measured
-from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.cluster import Snapshot, cached
 from virt_admit.model.kubernetes.kinds import NODE, VMI
+from virt_admit.model.kubernetes.reads import LateReads
 
 
 def vmi(name, namespace):
@@ -35,3 +36,21 @@ def test_a_look_up_in_a_namespace_does_not_read_the_objects_of_the_others():
         for number in range(2_000):
             assert len(cluster.known(VMI, f"n{number}")) == 1
     assert work.seconds < 0.5
+
+
+def test_a_cached_function_computes_its_value_once_for_each_cluster():
+    @cached
+    def objects(cluster):
+        return list(cluster)
+
+    one, other = Snapshot([vmi("a", "x")]), Snapshot()
+    assert objects(one) is objects(one)
+    assert objects(other) == []
+
+
+def test_late_fields_are_found_with_the_first_look():
+    found = []
+    reads = LateReads(lambda: found.append(1) or {VMI: ("spec",)})
+    assert found == []
+    assert {**reads} == {VMI: ("spec",)}
+    assert len(reads) == len(found) == 1

@@ -109,3 +109,32 @@ def test_a_lock_of_several_that_another_node_needs_is_kept() -> None:
 
 def test_an_annotation_that_is_nested_too_deep() -> None:
     assert kured.locks(cluster("[" * 200_000)) == ()
+
+
+def delayed(*arguments: str, at: str = "2026-01-01T11:30:00Z") -> str:
+    """Return what is said of the lock of a node that became Ready at a time, with these arguments
+    of kured."""
+    spec = {"template": {"spec": {"containers": [{"args": list(arguments)}]}}}
+    notes = {kured.LOCK: json.dumps(lock("a", since="2026-01-01T11:20:00Z", lasts=2 * HOUR))}
+    daemon = manifest("apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": notes}, spec=spec)
+    nodes = (node("a", since=at), node("b", needed="2026-01-01T08:00:00Z"))
+    (words,) = kured.words(Snapshot([daemon, *nodes], complete=["*"], time=NOW))
+    return words
+
+
+def test_a_node_that_is_back_keeps_the_lock_for_the_delay() -> None:
+    words = delayed("--lock-release-delay=45m")
+    assert (
+        "a is back since 2026-01-01T11:30:00Z, and kured keeps the lock after that for "
+        "--lock-release-delay=45m, until about 2026-01-01T12:15:00Z. Its lock expires at"
+    ) in words
+    assert "until about" not in delayed("--lock-release-delay=10m")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--lock-release-delay=soon",), ("--lock-release-delay=0",)])
+def test_a_node_that_is_back_without_a_delay(arguments: tuple[str, ...]) -> None:
+    assert "kured goes on by itself once its pod there has given the lock up" in delayed(*arguments)
+
+
+def test_a_node_that_has_not_rebooted_yet_is_not_back() -> None:
+    assert "once a is back and uncordoned" in delayed("--lock-release-delay=45m", at="2026-01-01T08:00:00Z")

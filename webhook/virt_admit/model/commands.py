@@ -64,6 +64,11 @@ def about(verb: str, obj: Object, kind: Kind, *options: str) -> str:
     return kubectl(verb, kind, obj.name, obj.namespace, *options)
 
 
+def logs_of(pod: Object, *options: str) -> str:
+    """Return the command that shows the logs of a pod."""
+    return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *options)
+
+
 def merge_patch(kind: Kind, name: str, namespace: str, data: Mapping[str, Any], *options: str) -> str:
     """Return the command that sets these fields. A custom resource has no strategic merge patch."""
     changes = json.dumps(data, separators=(",", ":"))

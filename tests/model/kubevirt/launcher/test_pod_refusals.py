@@ -57,8 +57,14 @@ def test_a_priority_class_that_does_not_exist():
         ),
         (
             "failed quota: small: must specify limits.cpu for: compute,guest-console-log; limits.memory for: compute",
-            "set limits.cpu, limits.memory in the resources of the VM, which ResourceQuota small",
-            "kubectl edit resourcequota small -n shop",
+            "add a LimitRange to shop with default limits as large as its VMs need, or set limits.cpu, limits.memory in the "
+            "resources of the VM, which ResourceQuota small demands",
+            "kubectl edit vm db -n shop",
+        ),
+        (
+            "failed quota: small: must specify requests.cpu for: compute",
+            "set requests.cpu in the resources of the VM, which ResourceQuota small demands",
+            "kubectl edit vm db -n shop",
         ),
         (
             "maximum memory usage per Container is 4Gi, but limit is 5Gi",
@@ -77,6 +83,48 @@ def test_a_refusal_that_names_its_cause(said, words, command):
 
     assert found.startswith(words)
     assert found.endswith(command)
+
+
+LIMITS = "failed quota: small: must specify limits.cpu for: compute; limits.memory for: compute"
+
+
+def kubevirt(release, *gates):
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": {"name": "kubevirt", "namespace": "kubevirt"},
+        "spec": {"configuration": {"developerConfiguration": {"featureGates": list(gates)}}},
+        "status": {"observedKubeVirtVersion": release},
+    }
+
+
+def test_kubevirt_may_set_the_limits_that_a_quota_demands():
+    found = remedy(LIMITS, kubevirt("v1.3.1"))
+
+    assert found.startswith("enable feature gate AutoResourceLimitsGate of KubeVirt kubevirt/kubevirt, so that")
+    assert found.endswith("kubectl edit kubevirt kubevirt -n kubevirt")
+    hco = {
+        "apiVersion": "hco.kubevirt.io/v1beta1",
+        "kind": "HyperConverged",
+        "metadata": {"name": "hco", "namespace": "cnv"},
+    }
+    assert remedy(LIMITS, kubevirt("v1.3.1"), hco).startswith(
+        "enable feature gate autoResourceLimits of HyperConverged"
+    )
+
+
+@pytest.mark.parametrize("cluster", [kubevirt("v1.3.1", "AutoResourceLimitsGate"), kubevirt("v1.5.0"), kubevirt("")])
+def test_kubevirt_that_sets_limits_already_or_may(cluster):
+    assert "AutoResourceLimitsGate" not in remedy(LIMITS, cluster)
+
+
+def test_an_instance_type_leaves_no_limits_to_the_vm():
+    vmi = {**VMI, "metadata": {**VMI["metadata"], "annotations": {"kubevirt.io/cluster-instancetype-name": "u1.large"}}}
+    found = pod_refusals.remedy(Object(vmi), LIMITS, Snapshot([], ["*"]))
+
+    assert "(its own resources cannot have limits, as it uses instance type u1.large)" in found
+    assert "or set limits.cpu" not in found
+    assert found.endswith("kubectl describe resourcequota small -n shop")
 
 
 def test_a_webhook_may_quote_another_refusal():

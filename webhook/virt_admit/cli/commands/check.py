@@ -68,7 +68,7 @@ class CheckOptions(NamedTuple):
 
 
 BATCH: Final = 250
-"""Objects that a process judges at a time."""
+"""Objects that a process judges at a time. Of more, rules look up only the fields that they read."""
 
 
 @click.command("check", short_help="Judge manifest files as the webhook would.")
@@ -313,14 +313,14 @@ class _FileJudge(NamedTuple):
         return found, other_kinds
 
     def _looked_up(self, documents: Sequence[Document]) -> Iterator[Object]:
-        """Yield the objects that rules may look up, those of numerous kinds with the fields that rules read alone."""
+        """Yield the objects that rules may look up; of many, those of numerous kinds with the fields that rules read alone."""
         from virt_admit.kube.field_filter import retained_fields  # noqa: PLC0415 - see _looks_up
 
         found = [kinds.of(Object(document.data)) for document in documents]
-        judged = set(found)
+        judged = set(found) if len(documents) > BATCH else set()  # to learn the fields takes longer than a few need
         fields = retained_fields(self.rules.where(lambda rule: not judged.isdisjoint(rule.kinds)))
         for document, kind in zip(documents, found, strict=True):
-            if kind is None or not kind.numerous:
+            if not judged or kind is None or not kind.numerous:
                 yield namespaced_object(document, self.namespace)
             elif kind in fields:
                 obj = namespaced_object(document, self.namespace)

@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain import (
 )
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.capacity import Leaving
-from virt_admit.forecasts.drain.control import control_path, overruling, pod_requests
+from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.states import vm_states_failures
@@ -43,6 +43,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import ended
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
+from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
@@ -56,6 +57,7 @@ READS: Final = union(
     vm_downtime.READS,
     updaters.READS,
     node_bridges.READS,
+    paused_clusters.READS,
 )
 """The fields that a plan reads."""
 
@@ -254,7 +256,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     moving = [found for found in forecasts if found.outcome not in vm_outcomes.SHUT_DOWN]
     visitors = tuple(vm_outcomes.visitors(name, cluster))
     pods = pod_evictions.of_node(cluster, name, has_vms=bool(forecasts))
-    pods = pod_requests.with_webhooks(pods, name, cluster)
+    pods = control_path.with_webhooks(pods, name, cluster)
     every = dict.fromkeys((*stopped, *pods.blockers))
     pods = replace(pods, blockers=tuple(replace(found, remedy=typed_remedies.of_blocker(found)) for found in every))
     unread = cluster.cached(_unread)

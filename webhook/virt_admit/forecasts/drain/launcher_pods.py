@@ -63,14 +63,21 @@ def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
         return False
 
 
+def starting_guest(pod: Object, cluster: Cluster) -> Object | None:
+    """Return the VMI of a pod that KubeVirt has not handed over to the node yet; None: it has, or that is not known."""
+    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, ""))
+    begun = vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels
+    return None if begun else vmi
+
+
 def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
     """Return whether a drain evicts the pod of a VMI that starts, before KubeVirt has handed that over to the node.
 
     The webhook lets it go, unless the VMI has to migrate, which it cannot yet (#admitLauncherPod). No budget protects a
     Pending pod.
     """
-    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, ""))
-    if vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels:
+    vmi = starting_guest(pod, cluster)
+    if vmi is None:
         return False
     if pod.at("status", "phase").text != "Pending" or vmi.at("status", "phase").text not in ("Pending", "Scheduling"):
         return False

@@ -63,6 +63,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: b
         lost = node_health.silence_now(here, cluster)
         wait = "wait for virt-handler, which sends the VM's memory, or repair it"
         return Problem(f"virt-handler on {here} is not ready", awaited_return.advice(here, cluster) if lost else wait)
+    if cut_off := pod_networks.doubt(cluster, here):  # its virt-handler sends the memory over this network
+        return Problem(cut_off, pod_networks.remedy(cluster, here))
     spec = vmi["spec"]
     attached = tuple(launcher_pod.attached_claims(spec))
     in_guest = [claim for claim in attached if claim not in hotplugs.absent_claims(vmi)]
@@ -90,6 +92,7 @@ def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     return (
         preemption_effects.problem(target, cluster)
         or start_doubts.network(takes, cluster)
+        or start_doubts.reach(target, cluster)
         or start_doubts.drivers(target.placement.judged, target.pod.namespace, target.pod.claims, cluster)
         or start_doubts.plugins(target, cluster)
     )

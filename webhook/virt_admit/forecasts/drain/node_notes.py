@@ -23,7 +23,7 @@ from virt_admit.forecasts.remediation import node_faults
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.cluster import Cluster, cached, gather
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
     CAPI_MACHINE,
@@ -53,15 +53,11 @@ from virt_admit.model.remediation import control_plane, etcd_guard, machine_drai
 
 READS: Final[Reads] = union(
     machine_drain.READS,
-    updaters.READS,
     node_faults.READS,
-    volume_attachments.READS,
     harvester_maintenance.READS,
     harvester_maintenance.STOPPED_READS,
-    control_plane.READS,
     etcd_guard.HOOK_READS,
     component_states.READS,
-    kubevirt_updates.READS,
     px_updates.READS,
     unreported_devices.READS,
     deschedulers.READS,
@@ -264,12 +260,9 @@ class HeldDeletion(NamedTuple):
     """The remedy in about 130 characters; empty: there is no short form."""
 
 
+@cached
 def held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     """Return for nodes whose Machine is being deleted the hooks for which its controller waits."""
-    return cluster.cached(_held_deletions)
-
-
-def _held_deletions(cluster: Cluster) -> Mapping[str, Sequence[HeldDeletion]]:
     found: dict[str, list[HeldDeletion]] = {}
     for kind, machine in ((each, obj) for each in (CAPI_MACHINE, MACHINE) for obj in cluster.known(each)):
         hooks, last = machine_drain.holding_hooks(machine), machine_drain.terminating_hooks(machine)

@@ -66,6 +66,7 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
     moved = progress.moved(found.name, cluster)
     if moved is not None and start.since is not None and moved < start.since:
         moved = None
+    left = moved is not None and start.since is not None  # a VM has migrated away since the node was cordoned
     return OngoingDrain(
         node=found.name,
         start=start,
@@ -76,7 +77,7 @@ def _ongoing(found: NodePlan, start: DrainStart, cluster: Cluster) -> OngoingDra
         pods=frozenset((*rest.pods, *rest.old_pods)),
         others=len(rest.pods),
         complete=rest.complete,
-        evicts=start.cause is not DrainCause.CORDON or any(map(_leaves, found.forecasts)) or _moved(start, moved),
+        evicts=start.cause is not DrainCause.CORDON or left or any(map(_leaves, found.forecasts)),
     )
 
 
@@ -97,11 +98,6 @@ def is_open_too_long(row: Forecast, cluster: Cluster) -> bool:
     """Return whether a migration has copied everything and stays open: it waits for a condition that may never go."""
     state = row.state
     return state.state is State.NOT_CLOSED and vm_states_times.is_older(state.since, _OPEN_TOO_LONG, cluster)
-
-
-def _moved(start: DrainStart, moved: datetime | None) -> bool:
-    """Return whether a VM has migrated away since the node was cordoned."""
-    return moved is not None and start.since is not None
 
 
 def _leaves(row: Forecast) -> bool:

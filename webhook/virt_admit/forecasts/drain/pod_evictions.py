@@ -28,43 +28,23 @@ from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI
+from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import expand, vmis
-from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names, sentence
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 READS: Final = union(
-    clock.READS,
     launcher_pods.READS,
-    node_health.READS,
     operator_budgets.READS,
-    role_budgets.READS,
-    awaited_return.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
     pod_finalizers.READS,
     ending_pods.READS,
     dying_pods.READS,
-    expand.STRATEGY_READS,
-    {
-        PDB: ("spec", "status", "metadata.ownerReferences"),
-        POD: (
-            "metadata.labels",
-            "metadata.ownerReferences",
-            "metadata.finalizers",
-            "metadata.uid",
-            "metadata.annotations.kubernetes.io/config.mirror",
-            "spec.nodeName",
-            "spec.volumes.emptyDir",
-            "status.phase",
-            *CONDITIONS,
-        ),
-    },
+    {POD: ("metadata.finalizers", "metadata.annotations.kubernetes.io/config.mirror", "spec.volumes.emptyDir")},
 )
 """The fields that decide whether a pod can be evicted."""
 
@@ -279,11 +259,9 @@ def _starting(pod: Object, cluster: Cluster) -> Blocker | None:
 
     The webhook refuses its eviction until the VMI can migrate, if it has to (pod-eviction-admitter.go#admitLauncherPod).
     """
-    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod) or pod.annotations.get(launcher_pods.DOMAIN, ""))
-    if vmi is None or vmi.deleted or vmi.at("status", "nodeName").text or MIGRATION_JOB in pod.labels:
-        return None
-    stuck = stuck_starts.problem(vmi, cluster)
-    if stuck is None or vmis.migratable(vmi) or expand.strategy(vmi, cluster).value != "LiveMigrate":
+    vmi = launcher_pods.starting_guest(pod, cluster)
+    stuck = stuck_starts.problem(vmi, cluster) if vmi is not None else None
+    if vmi is None or stuck is None or vmis.migratable(vmi) or expand.strategy(vmi, cluster).value != "LiveMigrate":
         return None
     reason = (
         f"VM {vmi.full_name} starts here, and KubeVirt refuses to evict its pod before it can migrate; {stuck.reason}"
@@ -305,14 +283,12 @@ def _stuck(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
     ``deletionTimestamp`` is the end of the grace period, and a kubelet kills the pod then. So a pod that is still there
     waits for a finalizer, or for a kubelet that does not answer.
     """
-    finalizers = [item.text for item in pod.metadata["finalizers"].items() if item.text]
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     silent = _is_silent(pod, cluster)
     if not silent and (late is None or late < dying_pods.STUCK_AFTER):
         return _ending(pod, cluster)
     since = f"it should have ended {clock.duration(late)} ago" if late else "it is being deleted"
-    if finalizers:
-        held = pod_finalizers.held(pod, finalizers[0], cluster)
+    if (held := pod_finalizers.held(pod, cluster)) is not None:
         why, remedy = f"{held.title} still set" + (f": {held.why}" if held.why else ""), held.remedy
     elif silent:
         node = pod.at("spec", "nodeName").text or ""

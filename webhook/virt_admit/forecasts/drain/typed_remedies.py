@@ -165,10 +165,6 @@ def _accept_downtime(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
     return shut_down_by_drains(vmi, "LiveMigrateIfPossible")
 
 
-def _stop_migrating(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
-    return shut_down_by_drains(vmi, "None")
-
-
 def _describe(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
     return about("describe", vmi, VMI)
 
@@ -237,11 +233,8 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
-        return virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    limits = dict.fromkeys((LOAD_REMEDY, CONVERGING_REMEDY, VOLUME_REMEDY), _edit_limits)
-    known = {PAIR_REMEDY: _set_model, **limits}
-    return known.get(problem.remedy, _describe)(problem, vmi, cluster)
+    known = dict.fromkeys((LOAD_REMEDY, CONVERGING_REMEDY, VOLUME_REMEDY), _edit_limits)
+    return known.get(problem.remedy, _elsewhere)(problem, vmi, cluster)
 
 
 def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
@@ -249,11 +242,8 @@ def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
         return _set_model(problem, vmi, cluster)
     if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
         return virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    return (
-        _stop_migrating(problem, vmi, cluster)
-        if problem.remedy.endswith(SHUT_DOWN)
-        else _describe(problem, vmi, cluster)
-    )
+    stops = problem.remedy.endswith(SHUT_DOWN)
+    return shut_down_by_drains(vmi, "None") if stops else _describe(problem, vmi, cluster)
 
 
 _COMMANDS: Final[Mapping[str, _Command]] = {

@@ -39,21 +39,16 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, ga
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migrations, node_local_volumes, vmis, vms
+from virt_admit.model.kubevirt.instances import disruption_budgets, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final = union(
-    {VMI: ("spec",)},
-    vmis.READS,
     vmis.OWNER_READS,
-    migrations.READS,
     disruption_budgets.READS,
-    candidates.READS,
     quotas.READS,
     node_local_volumes.READS,
-    expand.STRATEGY_READS,
     migration_doubts.READS,
     vm_states.READS,
     lost_launchers.READS,
@@ -145,7 +140,7 @@ _Find = Callable[[bool], SchedulingTarget]
 
 def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     """Return what a drain of its node would do to the VMI now. Never raises: ``UNKNOWN`` if data is missing."""
-    find = functools.cache(lambda moves: _target(vmi, cluster, moves))
+    find = functools.cache(functools.partial(_target, vmi, cluster))
     return _forecast(vmi, vm_states.of(vmi, cluster), cluster, find)
 
 
@@ -239,7 +234,7 @@ _ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launch
 
 def _not_migrated(vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find) -> _Verdict:
     if evicted.effect is Effect.ATTENDED:
-        blind = f"whether the controller that moves {vmi.full_name} runs"
+        blind = f"whether the controller that has to move {vmi.full_name} does so"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
     verdict = _shut_down(vmi, cluster, find, evicted.reason)
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
@@ -319,8 +314,8 @@ def _kept(vmi: Object, state: VmState, cluster: Cluster, find: _Find, first: Pro
     elif nowhere is not None and first.id is not None:
         more = [nowhere]
     refused = [] if state.placed else gather(quotas.refusals(vmi, cluster))[0]
-    shown = mark_first(first, reason, vmi, state, cluster)
-    return _Verdict.blocks(*shown, (*more, *(found for found in refused if found.id != first.id)))
+    shown = mark_first(reason or first.reason, vmi, state, cluster)
+    return _Verdict.blocks(first, shown, (*more, *(found for found in refused if found.id != first.id)))
 
 
 def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Problem | None], ...]:

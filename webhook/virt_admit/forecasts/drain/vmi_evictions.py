@@ -25,10 +25,10 @@ from virt_admit.model.kubevirt.instances import (
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.lookups import ReviewCache
+from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union(
-    {VMI: ("metadata.labels",)},
     vmis.READS,
     expand.STRATEGY_READS,
     disruption_budgets.READS,
@@ -36,16 +36,7 @@ EVICTION_READS: Final = union(
 )
 """The fields that ``evictions`` reads."""
 
-READS: Final = union(
-    {VMI: ("metadata.labels", "spec")},
-    vmis.READS,
-    vmis.OWNER_READS,
-    migrations.READS,
-    disruption_budgets.READS,
-    permanent_constraints.READS,
-    expand.STRATEGY_READS,
-    changed_disks.DISK_READS,
-)
+READS: Final = union({VMI: ("spec",)}, EVICTION_READS, vmis.OWNER_READS, migrations.READS, permanent_constraints.READS)
 """The fields that decide whether and how a VM leaves its node."""
 
 # --- objects that are not running yet -------------------------------------------------------------------------------
@@ -144,7 +135,15 @@ def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
     marked = vmi.at("status", "evacuationNodeName").text
     age = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
     if not marked or marked != vmi.at("status", "nodeName").text or age is None or age < _MOVED_WITHIN:
-        reason = f"{said.phrase}: {who} has to move it; whether that runs is not known"
+        paused = paused_clusters.of_vmi(vmi, cluster)
+        if paused is not None:  # what Cluster API does after the VMI is gone waits, and the provider may wait as well
+            reason = (
+                f"{said.phrase}: {who} has to move it, but {paused.title}; whether it does so all the same is not known"
+            )
+            return Reaction(Effect.ATTENDED, said, reason, paused.remedy)
+        pod = _ready_mover(who, cluster)
+        runs = f"its pod {pod.full_name} is ready, and whether it does so is not known" if pod is not None else ""
+        reason = f"{said.phrase}: {who} has to move it; {runs or 'whether that runs is not known'}"
         return Reaction(Effect.ATTENDED, said, reason, "see that its controller acts on status.evacuationNodeName")
     asked = f"although its eviction was asked for {clock.duration(age)} ago"
     reason = f"{said.phrase}: {who} has to move it, and has not done so {asked}"
@@ -161,6 +160,14 @@ _MOVERS: Final = ("capk-", "capi-provider", "machine-controller", "kubermatic-")
 def _runs_here(cluster: Cluster) -> bool:
     """Return whether a pod is known that may be such a controller."""
     return any(pod.name.startswith(_MOVERS) for pod in cluster.known(POD))
+
+
+def _ready_mover(who: str, cluster: Cluster) -> Object | None:
+    """Return a ready pod of Cluster API provider KubeVirt, if that moves a VM; None: none is
+    known."""
+    known = cluster.known(POD) if "(CAPK)" in who else ()
+    pods = (pod for pod in known if pod.name.startswith(_MOVERS[0]))
+    return next((pod for pod in pods if pod.condition("Ready")["status"].text == "True"), None)
 
 
 def _no_migration(cluster: Cluster) -> Problem | None:

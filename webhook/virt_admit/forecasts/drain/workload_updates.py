@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import vm_outcomes
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each
 from virt_admit.model.kubernetes.kinds import HCO, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, lifecycle, migrations, vmis
@@ -73,19 +73,23 @@ def did_you_mean(word: object) -> str | None:
 # --- the VMIs that it is about -------------------------------------------------------------------------------------
 
 
+@cached
 def running(cluster: Cluster) -> Sequence[Object]:
     """Return the known running VMIs, sorted by name."""
-    return cluster.cached(_running)
+    return [vmi for _, vmi in sorted(filter(None, each(cluster, VMI, _named)), key=itemgetter(0))]
 
 
+@cached
 def not_migratable(cluster: Cluster) -> Sequence[Object]:
     """Return the running VMIs that KubeVirt reports as not migratable, without those not reported yet."""
-    return cluster.cached(_not_migratable)
+    return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
 
 
+@cached
 def restarting(cluster: Cluster) -> int:
     """Return how many of the VMIs that cannot migrate are known to start again after an eviction."""
-    return cluster.cached(_restarting)
+    after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
+    return sum(not isinstance(each, Unseen) and each.comes for each in after)
 
 
 class Evicted(NamedTuple):
@@ -138,21 +142,8 @@ def _is_moving(migration: Object) -> bool:
     return migration.at("status", "phase").text not in (None, "", "Pending", *migrations.FINAL_PHASES)
 
 
-def _running(cluster: Cluster) -> Sequence[Object]:
-    return [vmi for _, vmi in sorted(filter(None, each(cluster, VMI, _named)), key=itemgetter(0))]
-
-
 def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
     return ((vmi.namespace, vmi.name), vmi) if vmis.running(vmi) else None
-
-
-def _not_migratable(cluster: Cluster) -> Sequence[Object]:
-    return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
-
-
-def _restarting(cluster: Cluster) -> int:
-    after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
-    return sum(not isinstance(each, Unseen) and each.comes for each in after)
 
 
 def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:

@@ -16,7 +16,7 @@ from virt_admit.forecasts.outage.recent_starts import RecentStart, recent_starts
 from virt_admit.forecasts.placement import permanent_constraints, quotas
 from virt_admit.forecasts.placement.planned_objects import planned
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.int_or_percent import MAX_INT32
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -210,12 +210,9 @@ def identity(obj: Object) -> tuple[str, str, str]:
     return obj.kind, vms.namespace_of(obj), obj.name
 
 
+@cached
 def run(cluster: Cluster) -> Run:
     """Return what the objects that are judged together ask for."""
-    return cluster.cached(_run)
-
-
-def _run(cluster: Cluster) -> Run:
     ahead: dict[tuple[str, str, str], Resources] = {}
     total: dict[str, int] = {}
     demands: list[RoomDemand] = []

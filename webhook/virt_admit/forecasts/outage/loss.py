@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.forecasts.placement.components import node_drivers
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -194,12 +194,9 @@ def _with_drivers(cluster: Cluster) -> FilterPipeline:
     return node_drivers.served(candidates.scheduler(cluster), cluster)
 
 
+@cached
 def every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
     """Return the known nodes by name, and what could not be read."""
-    return cluster.cached(_every_node)
-
-
-def _every_node(cluster: Cluster) -> tuple[dict[str, Object], str]:
     found, unseen = gather(cluster.list(NODE))
     return {node.name: node for node in found}, unseen
 

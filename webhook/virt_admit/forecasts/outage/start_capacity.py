@@ -13,7 +13,7 @@ from typing import Final
 from virt_admit.forecasts.outage import lost_vms
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import candidates
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.scheduler.resources import CPU, MEMORY, PODS
@@ -63,12 +63,9 @@ class HostSums:
         )
 
 
+@cached
 def host_sums(cluster: Cluster) -> HostSums | None:
     """Return the sums over the nodes on which VMs may start now; None: a node does not report what it offers."""
-    return cluster.cached(_host_sums)
-
-
-def _host_sums(cluster: Cluster) -> HostSums | None:
     state, needs = candidates.scheduler(cluster).state, _needs(cluster)
     hosts = {name: node for name, node in state.nodes.items() if _is_open(node, name in needs)}
     if any(node.allocatable is None for node in hosts.values()):

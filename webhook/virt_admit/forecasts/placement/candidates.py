@@ -16,6 +16,7 @@ from virt_admit.forecasts.placement.running_launchers import launchers
 from virt_admit.model.kubernetes.cluster import (
     Cluster,
     Unseen,
+    cached,
     check_time,
     each,
     gather,
@@ -168,12 +169,9 @@ def _most_terms(cluster: Cluster) -> int:
     return scheduler(cluster).most_terms
 
 
+@cached
 def preemption(cluster: Cluster) -> Preemption:
     """Return what kube-scheduler's preemption could do in the cluster as it is now."""
-    return cluster.cached(_preemption)
-
-
-def _preemption(cluster: Cluster) -> Preemption:
     return Preemption(scheduler(cluster))
 
 

@@ -240,8 +240,8 @@ def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
     without_network = next((why for why in refusals.values() if why.startswith(pod_networks.BROKEN)), "")
     if without_network:
         reason = f"no node that could take it is ready: {names(nodes)} ({without_network})"
-        command = "kubectl get pods -A -o wide --field-selector " + argument(f"spec.nodeName={nodes[0]}")
-        return Problem(reason, "repair the pod network of one of them", ProblemCause.NO_TARGET, command=command)
+        node = next(name for name, why in refusals.items() if why is without_network)
+        return Problem(reason, pod_networks.remedy(cluster, node), ProblemCause.NO_TARGET)
     without_driver = next(((name, why) for name, why in refusals.items() if why.startswith(LACKS)), None)
     if without_driver is not None:
         node, why = without_driver

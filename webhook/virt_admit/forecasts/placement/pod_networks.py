@@ -1,8 +1,15 @@
-"""Nodes on which no pod starts because the daemon of the pod network does not work: kube-scheduler knows nothing of it.
+"""Nodes whose agent of the pod network does not work: kube-scheduler knows nothing of it.
 
-Only plugins that ask a server in this daemon's pod for each new pod: others, such as calico, go on without theirs. Sources:
-k8snetworkplumbingwg/multus-cni:cmd/multus-daemon/main.go; cilium/cilium:plugins/cilium-cni/cmd/cmd.go#Add;
-ovn-kubernetes/ovn-kubernetes:go-controller/pkg/cni/cniserver.go; kubeovn/kube-ovn:pkg/daemon/handler.go.
+Some plugins ask a server in this agent's pod for each new pod, so that no pod starts without it.
+Others start pods without theirs, but nothing may reach them: calico-node is not ready if it has no
+BGP session with any node, or if Felix, which programs the routes of new pods, is not; flannel and
+kube-router write the routes to the other nodes. Sources:
+k8snetworkplumbingwg/multus-cni:cmd/multus-daemon/main.go;
+cilium/cilium:plugins/cilium-cni/cmd/cmd.go#Add;
+ovn-kubernetes/ovn-kubernetes:go-controller/pkg/cni/cniserver.go;
+kubeovn/kube-ovn:pkg/daemon/handler.go; antrea-io/antrea:pkg/agent/cniserver/server.go;
+aws/amazon-vpc-cni-k8s:cmd/routed-eni-cni-plugin/cni.go;
+projectcalico/calico:node/pkg/health/health.go#checkBIRDReady; issues projectcalico/calico#1628.
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement.components import broken_pods, network_plugins, node_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import POD
@@ -30,26 +38,79 @@ _DAEMONS: Final = frozenset(
         ("k8s-app", "cilium"),
         ("app", "ovnkube-node"),
         ("app", "kube-ovn-cni"),
+        ("component", "antrea-agent"),
+        ("k8s-app", "aws-node"),
     )
 )
 """The labels of these pods in the manifests and charts of the projects and of OpenShift."""
+_ROUTERS: Final = frozenset(
+    (
+        ("k8s-app", "calico-node"),
+        ("k8s-app", "canal"),
+        ("app", "flannel"),
+        ("k8s-app", "kube-router"),
+    )
+)
+"""The same of agents without which pods start, but may be out of reach. Canal is Calico with the
+routes of flannel."""
 _MULTUS: Final = ("app", "multus")
-_PATIENCE: Final = timedelta(minutes=5)
+PATIENCE: Final = timedelta(minutes=5)
 """A restart or an update of the daemon takes less."""
 
 
 def problem(cluster: Cluster, node: str) -> str:
     """Return why no pod starts on a node; empty: the pod network works there, or that is not known."""
-    pod = entry(cluster, _failing, node)
-    if pod is None:
+    pod = agent(cluster, node)
+    return "" if pod is None or is_router(pod) else f"{BROKEN}{node} does not work, as {words(pod, cluster)}"
+
+
+def doubt(cluster: Cluster, node: str) -> str:
+    """Return why pods of a node, and its VMs that arrive there, may be out of reach; empty: nothing
+    says so."""
+    pod = agent(cluster, node)
+    return f"{BROKEN}{node} may not work, as {words(pod, cluster)}" if pod is not None and is_router(pod) else ""
+
+
+def doubtful(cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes whose pods may be out of reach, each with the reason."""
+    found = ((node, doubt(cluster, node)) for node in cluster.cached(_failing))
+    return {node: reason for node, reason in found if reason}
+
+
+def remedy(cluster: Cluster, node: str) -> str:
+    """Return what repairs the pod network of a node, with a command; empty: its agent works, or is
+    not known."""
+    pod = agent(cluster, node)
+    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
+    if pod is None or broken is None:
         return ""
-    why = pod_starts.failure(pod, cluster).replace("; ", ", ")  # one cause
-    return f"{BROKEN}{node} does not work, as pod {pod.full_name} is not ready{f': {why}' if why else ''}"
+    return network_plugins.repair(broken, cluster)
+
+
+def agent(cluster: Cluster, node: str) -> Object | None:
+    """Return the agent of the pod network on a node that does not work; None: it does, or is not
+    known."""
+    return entry(cluster, _failing, node)
+
+
+def is_router(pod: Object) -> bool:
+    """Return whether pods start without this agent."""
+    return not _ROUTERS.isdisjoint(pod.labels.items())
+
+
+def words(pod: Object, cluster: Cluster) -> str:
+    """Return ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready for 15 h: REASON``."""
+    broken = broken_pods.of_pod(pod, cluster)
+    if broken is not None and broken.why:
+        return network_plugins.words(broken).replace("; ", ", ")  # one cause
+    why = pod_starts.failure(pod, cluster).replace("; ", ", ")
+    return f"pod {pod.full_name} (DaemonSet {node_pods.daemon(pod)}) is not ready{f': {why}' if why else ''}"
 
 
 def _failing(cluster: Cluster) -> Mapping[str, Object]:
-    """Return the daemon that does not work, by node."""
-    pods = (pod for pod in each(cluster, POD, _daemon) if pod is not None)
+    """Return the agent that does not work, by node: of several the one without which no pod
+    starts."""
+    pods = sorted(filter(None, each(cluster, POD, _daemon)), key=is_router, reverse=True)
     return {pod.at("spec", "nodeName").text or "": pod for pod in pods if _has_failed(pod, cluster)}
 
 
@@ -59,7 +120,7 @@ def _daemon(pod: Object) -> Object | None:
     owned = owner is not None and owner["kind"].text == "DaemonSet"
     ended = pod.deleted or pod.at("status", "phase").text in FINISHED
     labels = pod.labels.items()
-    needed = not _DAEMONS.isdisjoint(labels) or (_MULTUS in labels and _is_thick(pod))
+    needed = not (_DAEMONS | _ROUTERS).isdisjoint(labels) or (_MULTUS in labels and _is_thick(pod))
     return pod if owned and not ended and needed else None
 
 
@@ -72,4 +133,4 @@ def _is_thick(pod: Object) -> bool:
 def _has_failed(pod: Object, cluster: Cluster) -> bool:
     ready = pod.condition("Ready")
     since = clock.since(ready["lastTransitionTime"].text, cluster)
-    return ready["status"].text == "False" and since is not None and since >= _PATIENCE
+    return ready["status"].text == "False" and since is not None and since >= PATIENCE

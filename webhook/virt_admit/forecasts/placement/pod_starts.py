@@ -120,6 +120,10 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
         words = f"{attachment.what}: {error}" if error else attachment.what
     else:
         words = cut_middle(_FAILED.sub(r"\1: ", said).rstrip(". "), _BRIEF) if brief else _shown(said, pod, cluster)
+    if (plugin := network_plugins.NAMED.search(said)) is not None:
+        broken = network_plugins.broken_agent(plugin[1], pod, None, cluster)
+        why = network_plugins.words(broken) if broken is not None and broken.why else ""
+        return why if why and brief else f"{words}, because {why}" if why else words
     if unknown := _unknown(said, on, cluster):
         return f"volume {_VOLUME.findall(said)[0]} cannot be attached to {on}: {unknown.words}"
     if busy := _busy(said, pod, cluster):
@@ -310,8 +314,8 @@ def _said(pod: Object, cluster: Cluster) -> str:
             if reason in _FAILURES:
                 words = " ".join((waiting["message"].text or "").split())
                 return f"{reason}: {words}" if words else reason
-    created, current = clock.instant(pod.metadata["creationTimestamp"].text), clock.now(cluster)
-    since = max(filter(None, (created, current - _RECENT if current is not None else None)), default=None)
+    created = clock.instant(pod.metadata["creationTimestamp"].text)
+    since = max(filter(None, (created, clock.ago(_RECENT, cluster))), default=None)
     attachment = attachment_fault(pod, cluster)  # its event does not say which node has the volume
     for reason in _EVENTS:
         words = events.last_warning(pod, reason, since, cluster)

@@ -64,6 +64,20 @@ def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
     return None
 
 
+def reach(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return that a pod may go to a node whose pod network may not reach it, and no migration
+    either; None: it does not."""
+    doubtful, chosen = cluster.cached(pod_networks.doubtful), target.placement.candidates
+    node = next((name for name in sorted(chosen) if name in doubtful), "")
+    if not node:
+        return None
+    if all(name in doubtful for name in chosen):
+        others = f"only {names(sorted(chosen))} can take it, and {doubtful[node]}"
+        return Problem(others, pod_networks.remedy(cluster, node))
+    cordon = typed("cordon it until its pod network works", shell("kubectl", "cordon", argument(node)))
+    return Problem(f"kube-scheduler may choose {node}, and {doubtful[node]}", cordon)
+
+
 def drivers(
     judged: Mapping[str, str | None], namespace: str, claims: Sequence[str], cluster: Cluster
 ) -> Problem | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, pod_starts
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
@@ -115,6 +115,12 @@ def _silent_for(node: Object | None, cluster: Cluster) -> datetime.timedelta | N
 def pod(cluster: Cluster, node: str) -> Object | None:
     """Return the pod of virt-handler on a node; None: none is known."""
     return entry(cluster, _pods, node)
+
+
+def logs(cluster: Cluster, node: str) -> str:
+    """Return the command that shows the logs of virt-handler on a node; empty: its pod is not known."""
+    found = pod(cluster, node)
+    return logs_of(found) if found is not None else ""
 
 
 def _missing_network(cluster: Cluster) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -47,12 +47,9 @@ class Deadlock:
     remedy: str
 
 
+@cached
 def deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
     """Return the control planes that wait for themselves, by ``namespace/name`` of the Machine without a node."""
-    return cluster.cached(_deadlocks)
-
-
-def _deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
     found = (_deadlock(owner, cluster) for owner in cluster.known(KUBEADM))
     return {each.machine.full_name: each for each in found if each is not None}
 

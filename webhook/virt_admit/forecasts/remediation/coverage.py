@@ -15,7 +15,7 @@ from virt_admit.forecasts.remediation import (
 )
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.remediation import check_scope, machine_deletion, machines, remediators
 from virt_admit.model.remediation.check_scope import WatchedNodes
@@ -53,12 +53,9 @@ def is_paused(reason: str) -> bool:
     return reason.startswith(inactive_reasons.PAUSED_FOR)
 
 
+@cached
 def coverage(cluster: Cluster) -> Coverage:
     """Return which nodes the health checks of a cluster can remediate."""
-    return cluster.cached(_coverage)
-
-
-def _coverage(cluster: Cluster) -> Coverage:
     covered: set[str] = set()
     idle: list[tuple[str, str]] = []
     unseen: list[str] = []

@@ -24,9 +24,9 @@ from virt_admit.forecasts.remediation import (
     remediation_steps,
 )
 from virt_admit.model import machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, shell, typed
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
     CAPI_MACHINE,
@@ -36,6 +36,7 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_DEPLOYMENT,
     NODE,
     POD,
+    Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -54,6 +55,7 @@ from virt_admit.model.node_updates import (
     upgrade_plans,
 )
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
@@ -72,6 +74,24 @@ class Obstacle:
     problem: ProblemId | None = None
     drained: tuple[str, ...] = ()
     """Nodes that another operator drains first."""
+
+
+def unpause(pool: Object, kind: Kind) -> str:
+    """Return what ends the pause of a pool, with a command."""
+    command = merge_patch(kind, pool.name, pool.namespace, {"spec": {"paused": False}})
+    return f"Set spec.paused to false, which starts its roll-out at once: {command}"
+
+
+def paused(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield that a MachineDeployment is paused, or its whole Cluster."""
+    if deployment.at("spec", "paused").boolean:
+        yield Obstacle(
+            f"MachineDeployment {deployment.name} is paused",
+            unpause(deployment, MACHINE_DEPLOYMENT),
+            problem_of(ProblemCause.POOL_PAUSED, deployment),
+        )
+    elif (owner := paused_clusters.of_member(deployment, cluster)) is not None:
+        yield Obstacle(owner.reason, capital(owner.remedy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +202,9 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
     yield from (f"whether {each.reason}. {each.remedy}" for each in standing_orders(cluster) if not each.certain)
 
 
+@cached
 def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
     """Return the orders to update nodes that do not go on, or may not."""
-    return cluster.cached(_standing_orders)
-
-
-def _standing_orders(cluster: Cluster) -> tuple[StandingOrder, ...]:
     return (
         *managed_charts.standing(cluster),
         *managed_charts.refusals(cluster),

@@ -18,7 +18,7 @@ from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
 from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model import machine_pools
-from virt_admit.model.commands import about, merge_patch, typed
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind
@@ -353,7 +353,7 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
         if sriov_drains.has_paused(pool, own):
             return Obstacle(reason, sriov_drains.remedy(own), paused, sriov_drains.drained(own))
         reason += paused_pools.effect(pool, cluster)
-        return Obstacle(reason, _unpause(pool, MACHINE_CONFIG_POOL), paused)
+        return Obstacle(reason, pool_obstacles.unpause(pool, MACHINE_CONFIG_POOL), paused)
     if said := config_pool_updates.degraded(pool):
         see = typed("Repair the nodes that its status names", about("describe", pool, MACHINE_CONFIG_POOL))
         return Obstacle(
@@ -365,11 +365,6 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
 
 
 _LONGEST: Final = 300  # the operator names the node, and the error of its daemon comes last
-
-
-def _unpause(pool: Object, kind: Kind) -> str:
-    command = merge_patch(kind, pool.name, pool.namespace, {"spec": {"paused": False}})
-    return f"Set spec.paused to false, which starts its roll-out at once: {command}"
 
 
 # --- Cluster API -------------------------------------------------------------------------------------------------
@@ -386,15 +381,6 @@ def _cluster_api(
         at_once = configured if max_unavailable is None else _given(max_unavailable, len(own))
         pool = Pool(f"MachineDeployment {deployment.full_name}", own, at_once, limit="maxSurge + maxUnavailable")
         pool = _continued(pool, phases, known)
-        held = (*_deployment_paused(deployment), *pool_obstacles.without_machine(deployment, cluster))
+        held = (*pool_obstacles.paused(deployment, cluster), *pool_obstacles.without_machine(deployment, cluster))
         left = held if pool.to_do or pool.failing else pool_obstacles.stalled(deployment, cluster)
         yield replace(pool, obstacle=next(iter(left), None))
-
-
-def _deployment_paused(deployment: Object) -> Iterator[Obstacle]:
-    if deployment.at("spec", "paused").boolean:
-        yield Obstacle(
-            f"MachineDeployment {deployment.name} is paused",
-            _unpause(deployment, MACHINE_DEPLOYMENT),
-            problem_of(ProblemCause.POOL_PAUSED, deployment),
-        )

@@ -44,6 +44,12 @@ def now(cluster: Cluster) -> datetime | None:
     return exact(cluster) or cluster.cached(_newest_heartbeat)
 
 
+def ago(length: timedelta, cluster: Cluster) -> datetime | None:
+    """Return the time so long before now; None: it cannot be determined."""
+    current = now(cluster)
+    return current - length if current is not None else None
+
+
 def stamp(time: datetime | None) -> str | None:
     """Format a time as Kubernetes does, in whole seconds of UTC."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time is not None else None

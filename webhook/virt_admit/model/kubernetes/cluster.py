@@ -81,6 +81,16 @@ class KeepingCluster(Cluster, Protocol):
         """Return what could not be read if more objects of a kind may exist, else an empty text."""
 
 
+def cached(find: Callable[[Cluster], T]) -> Callable[[Cluster], T]:
+    """Let a function compute its value once as long as nothing changes in the cluster."""
+
+    @functools.wraps(find)
+    def found(cluster: Cluster) -> T:
+        return cluster.cached(find)
+
+    return found
+
+
 def keeps(cluster: Cluster) -> bool:
     """Whether a cluster keeps values by key."""
     return hasattr(cluster, "keep")

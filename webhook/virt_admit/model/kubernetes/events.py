@@ -29,7 +29,13 @@ def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Clus
 def warnings(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield reason and message of the known warnings about an object, the newest first. Arguments as above."""
     for event in about(obj, since, cluster):
-        yield event["reason"].text or "", " ".join((event["message"].text or "").split())
+        message = " ".join((event["message"].text or "").split())
+        yield event["reason"].text or "", message.removeprefix(_COMBINED)
+
+
+_COMBINED: Final = "(combined from similar events): "
+"""What client-go writes before the message of the newest one
+(tools/record/events_cache.go#EventAggregate)."""
 
 
 def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:
@@ -65,6 +71,11 @@ def _warnings(cluster: Cluster) -> Mapping[tuple[str, str, str], tuple[Object, .
 def _age(event: Object) -> tuple[str, str]:
     found = time_of(event)
     return found.isoformat() if found is not None else "", event.name
+
+
+def host(event: Object) -> str:
+    """Return the node whose kubelet wrote an event; empty: it does not say it."""
+    return event.at("source", "host").text or event["reportingInstance"].text or ""
 
 
 def time_of(event: Object) -> datetime | None:

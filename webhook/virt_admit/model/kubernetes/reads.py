@@ -6,7 +6,8 @@ constants and its own fields in ``Rule.reads``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 from virt_admit.model.kubernetes.kinds import Kind
@@ -43,3 +44,26 @@ def union(*parts: Reads) -> Reads:
         before = merged.get(kind, paths)
         merged[kind] = tuple(dict.fromkeys((*before, *paths))) if before and paths else ()
     return merged
+
+
+class LateReads(Mapping[Kind, tuple[str, ...]]):
+    """Fields of modules that are imported with the first look at them.
+
+    ``check`` of files never looks, and to import the forecasts takes as long as such a check.
+    """
+
+    def __init__(self, find: Callable[[], Reads]) -> None:
+        self._find = find
+
+    @cached_property
+    def _reads(self) -> Reads:
+        return self._find()
+
+    def __getitem__(self, kind: Kind) -> tuple[str, ...]:
+        return self._reads[kind]
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._reads)
+
+    def __len__(self) -> int:
+        return len(self._reads)

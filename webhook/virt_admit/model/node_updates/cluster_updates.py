@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -88,12 +88,9 @@ def refusals(cluster: Cluster) -> tuple[str, ...]:
     return (*reasons, *(f"{reason}." for reason in reasons))
 
 
+@cached
 def release(cluster: Cluster) -> ClusterUpdate:
     """Return what holds the update of the cluster before its nodes."""
-    return cluster.cached(_release)
-
-
-def _release(cluster: Cluster) -> ClusterUpdate:
     paused = {pool.name for pool in cluster.known(MACHINE_CONFIG_POOL) if pool.at("spec", "paused").boolean}
     rolling = any(pool.in_flight and pool.name not in paused for pool in updaters.config_pools(cluster))
     return of_cluster(cluster, rolling=rolling)

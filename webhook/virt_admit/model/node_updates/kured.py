@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes import clock, units
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -73,12 +73,9 @@ class RebootLock(NamedTuple):
     """Whether the node was cordoned before kured drained it."""
 
 
+@cached
 def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
     """Return the locks that are held, by node. A value that kured does not write counts for nothing."""
-    return cluster.cached(_locks)
-
-
-def _locks(cluster: Cluster) -> tuple[RebootLock, ...]:
     daemons = (each for each in cluster.known(DAEMON_SET) if LOCK in each.annotations)
     found = [lock for daemon in daemons for lock in _of_daemon(daemon)]
     now = clock.now(cluster) if found else None  # what reads the time is judged again all the time
@@ -167,14 +164,42 @@ def words(cluster: Cluster) -> Iterator[str]:
             yield f"{who} for {whose}. That node does not exist any more. Its lock {ends}"
         else:
             lasts = ends if lock.expires else "does not expire, as --lock-ttl is not set"
-            then = _next(lock.node, cluster)
-            yield f"{who} for {whose}. kured goes on by itself once {lock.node} is {then}. Its lock {lasts}"
+            yield f"{who} for {whose}. {_next(lock, cluster)}. Its lock {lasts}"
 
 
-def _next(node: str, cluster: Cluster) -> str:
+def _next(lock: RebootLock, cluster: Cluster) -> str:
     """Return what has to become of the node with the lock before the next one has its turn."""
-    update = updates(cluster).get(node)
-    return "empty" if update is not None and update.phase is Phase.DRAINING else "back and uncordoned"
+    update, back = updates(cluster).get(lock.node), _back(lock, cluster)
+    if back is None:
+        then = "empty" if update is not None and update.phase is Phase.DRAINING else "back and uncordoned"
+        return f"kured goes on by itself once {lock.node} is {then}"
+    begin = f"{lock.node} is back since {clock.stamp(back)}"
+    delay, now = _argument(lock.daemon, "--lock-release-delay"), clock.now(cluster)
+    length = _length(delay)
+    if not length:
+        return f"{begin}, and kured goes on by itself once its pod there has given the lock up"
+    kept = f"{begin}, and kured keeps the lock after that for --lock-release-delay={delay}"
+    until = back + length
+    return kept if now is not None and now > until else f"{kept}, until about {clock.stamp(until)}"
+
+
+def _length(duration: str) -> timedelta:
+    """Return the length of a duration of Go; nothing if it is none."""
+    try:
+        return timedelta(microseconds=units.parse_duration(duration) // 1000)
+    except (ValueError, OverflowError):
+        return timedelta()
+
+
+def _back(lock: RebootLock, cluster: Cluster) -> datetime | None:
+    """Return since when the node with a lock is Ready again and takes pods; None: it does not, or
+    has not rebooted."""
+    node = find(cluster, NODE, "", lock.node)
+    if node is None or node.at("spec", "unschedulable").boolean:
+        return None
+    ready = node.condition("Ready")
+    since = clock.instant(ready["lastTransitionTime"].text) if ready["status"].text == "True" else None
+    return since if since is not None and lock.since is not None and since > lock.since else None
 
 
 # --- a lock that is never given up -----------------------------------------------------------------------------------
@@ -207,17 +232,26 @@ def waits(node: Object) -> bool:
 
 def marks_nodes(daemon: Object) -> bool:
     """Return whether kured marks the nodes that are to be rebooted, which it does only with this argument."""
-    containers = daemon.at("spec", "template", "spec", "containers").items()
-    given = (each.text for one in containers for part in ("args", "command") for each in one[part].items())
-    return any(each in ("--annotate-nodes", "--annotate-nodes=true") for each in given)
+    return any(each in ("--annotate-nodes", "--annotate-nodes=true") for each in _arguments(daemon))
 
 
+def _arguments(daemon: Object) -> Iterator[str]:
+    """Yield the arguments of kured."""
+    for one in daemon.at("spec", "template", "spec", "containers").items():
+        for part in ("command", "args"):
+            yield from (each.text or "" for each in one[part].items())
+
+
+def _argument(daemon: Object, name: str) -> str:
+    """Return the value of an argument of kured, as ``30m`` of ``--lock-release-delay=30m``; empty:
+    it is not set."""
+    given = (each.partition("=") for each in _arguments(daemon))
+    return next((value for key, _, value in given if key == name), "")
+
+
+@cached
 def hold(cluster: Cluster) -> Hold | None:
     """Return the lock that keeps kured from rebooting any node for good; None: none is known to."""
-    return cluster.cached(_hold)
-
-
-def _hold(cluster: Cluster) -> Hold | None:
     nodes = {node.name: node for node in cluster.known(NODE)}
     if unlisted(cluster, NODE):
         return None

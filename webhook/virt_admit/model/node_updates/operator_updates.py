@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -74,12 +74,9 @@ class HeldOperator(NamedTuple):
     """The reason in as few words as a finding has."""
 
 
+@cached
 def held(cluster: Cluster) -> Sequence[HeldOperator]:
     """Return the operators whose update does not go on, in the order of their Subscriptions."""
-    return cluster.cached(_held)
-
-
-def _held(cluster: Cluster) -> tuple[HeldOperator, ...]:
     known = sorted(cluster.known(SUBSCRIPTION), key=lambda each: each.full_name)
     concerned = (each for each in known if _PACKAGES.search(each.at("spec", "name").text or ""))
     return tuple(found for each in concerned if not each.deleted for found in _of(each, cluster))

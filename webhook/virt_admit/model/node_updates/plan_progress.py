@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events, selectors
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -59,12 +59,9 @@ class FailedJob(NamedTuple):
     """When, as a time stamp."""
 
 
+@cached
 def unfinished(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the pods of Jobs that have not ended, by namespace and name of the Plan."""
-    return cluster.cached(_unfinished)
-
-
-def _unfinished(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     found: dict[tuple[str, str], list[Object]] = {}
     for pod in cluster.known(POD):
         plan = pod.labels.get(OF_PLAN)
@@ -241,12 +238,9 @@ def _left(plan: Object, cluster: Cluster) -> list[Object]:
     return [node for node in _selected(plan, cluster) if not _is_done(plan, node)]
 
 
+@cached
 def active(cluster: Cluster) -> Sequence[Object]:
     """Return the Plans that are under way: their version is known, and some node does not have it."""
-    return cluster.cached(_active)
-
-
-def _active(cluster: Cluster) -> tuple[Object, ...]:
     known = (plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True")
     return tuple(plan for plan in known if plan.at("status", "latestHash").text and _left(plan, cluster))
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.node_updates import (
@@ -32,12 +32,9 @@ READS: Final = union(
 """The fields that say what updates a node."""
 
 
+@cached
 def of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     """Return what updates each node, for the nodes of a roll-out or a maintenance that has not ended."""
-    return cluster.cached(_of_nodes)
-
-
-def _of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     found: dict[str, NodeUpdate] = {}
     for pool in (*config_pools(cluster), *machine_deployments(cluster), *of_harvester(cluster)):
         found |= {node: update for node, update in pool.nodes.items() if pool.in_flight or update.phase in IN_FLIGHT}
@@ -47,21 +44,15 @@ def _of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     return found
 
 
+@cached
 def config_pools(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     """Return the roll-outs of MachineConfigPools."""
-    return cluster.cached(_config_pools)
-
-
-def _config_pools(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     return tuple(config_pool_updates.pools(cluster))
 
 
+@cached
 def machine_deployments(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     """Return the roll-outs of MachineDeployments."""
-    return cluster.cached(_machine_deployments)
-
-
-def _machine_deployments(cluster: Cluster) -> tuple[PoolUpdate, ...]:
     return tuple(machine_rollouts.pools(cluster))
 
 
@@ -80,12 +71,9 @@ def has_failed(cluster: Cluster) -> bool:
     return harvester_upgrades.has_failed(cluster) or maintenance_updates.has_failed(cluster)
 
 
+@cached
 def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     """Return the maintenance of each node that has one, or its reboot by kured."""
-    return cluster.cached(_maintenances)
-
-
-def _maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     return {**kured.updates(cluster), **maintenance_updates.of_maintenances(cluster)}
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, cached, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.nodes import is_control_plane, votes_in_etcd
 from virt_admit.model.kubernetes.objects import Object
@@ -64,12 +64,9 @@ def majority(members: int) -> int:
     return members // 2 + 1
 
 
+@cached
 def members(cluster: Cluster) -> Mapping[str, Member]:
     """Return the known control-plane nodes by name. Empty: the control plane is outside of the cluster."""
-    return cluster.cached(_members)
-
-
-def _members(cluster: Cluster) -> Mapping[str, Member]:
     nodes = cluster.known(NODE)
     voters = [node for node in nodes if votes_in_etcd(node)]
     found = [_member(node, cluster) for node in voters or filter(is_control_plane, nodes)]

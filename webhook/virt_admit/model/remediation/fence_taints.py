@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import pod_owners
 from virt_admit.model.commands import about, argument, kubectl, shell
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import FAR, METAL3_REMEDIATION, NODE, POD, PV, SNR, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -141,12 +141,9 @@ def _of_remediator(taint: Field) -> bool:
     )
 
 
+@cached
 def known(cluster: Cluster) -> Mapping[str, LeftTaint]:
     """Return the known nodes with such a taint."""
-    return cluster.cached(_known)
-
-
-def _known(cluster: Cluster) -> Mapping[str, LeftTaint]:
     found = {node.name: left(node, cluster) for node in cluster.known(NODE)}
     return {name: each for name, each in found.items() if each is not None}
 

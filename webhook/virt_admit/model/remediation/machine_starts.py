@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NHC, NODE, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -246,14 +246,16 @@ def failure(machine: Object) -> str:
     return cut_middle(": ".join(dict.fromkeys(filter(None, said))), _LONGEST)
 
 
+@cached
 def overdue(cluster: Cluster) -> Sequence[OverdueMachine]:
     """Return the Machines of Cluster API that should be Nodes by now, or have failed before they were, by name."""
-    return cluster.cached(_overdue_of_capi)
+    return list(_overdue(CAPI_MACHINE, cluster))
 
 
+@cached
 def overdue_of_openshift(cluster: Cluster) -> Sequence[OverdueMachine]:
     """Return the Machines of OpenShift that should be Nodes by now, or have failed before they were, by name."""
-    return cluster.cached(_overdue_of_openshift)
+    return list(_overdue(MACHINE, cluster))
 
 
 def described(machine: Object, cluster: Cluster) -> OverdueMachine:
@@ -266,14 +268,6 @@ def described(machine: Object, cluster: Cluster) -> OverdueMachine:
 def is_open(machine: Object, *steps: str) -> bool:
     """Return whether a Machine says of one of these conditions that it is not True."""
     return any(_is_open(machine_drain.condition(machine, step)) for step in steps)
-
-
-def _overdue_of_capi(cluster: Cluster) -> Sequence[OverdueMachine]:
-    return list(_overdue(CAPI_MACHINE, cluster))
-
-
-def _overdue_of_openshift(cluster: Cluster) -> Sequence[OverdueMachine]:
-    return list(_overdue(MACHINE, cluster))
 
 
 def _overdue(kind: Kind, cluster: Cluster) -> Iterator[OverdueMachine]:

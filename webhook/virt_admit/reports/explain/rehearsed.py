@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import by_resource
 
 
+@cached
 def rehearsal(cluster: Cluster) -> Rehearsal:
     """Return the rehearsal with the usual settings."""
-    return cluster.cached(_rehearse)
-
-
-def _rehearse(cluster: Cluster) -> Rehearsal:
     return rehearse(cluster, Options(), forecast_only=True)
 
 

@@ -10,23 +10,25 @@ taint off.
 
 from collections.abc import Iterator, Mapping
 
-from virt_admit.forecasts.drain.starts import start_fields
 from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.forecasts.placement.components.driver_daemons import AbsentPod
 from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.reads import LateReads, Reads, union
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
+def _reads() -> Reads:
+    from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - see LateReads
+
+    own: Reads = {POD: ("metadata.creationTimestamp", "spec.nodeName", "status.phase")}
+    return union(start_obstacles.READS, driver_daemons.READS, own)
+
+
 @rule(
     kinds=(NODE,),
-    reads=union(
-        start_fields.READS,
-        driver_daemons.READS,
-        {POD: ("metadata.creationTimestamp", "spec.nodeName", "status.phase")},
-    ),
+    reads=LateReads(_reads),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,

@@ -8,14 +8,20 @@ refuses the update where the namespace has lost the instance type of the VM firs
 or its pod exists.
 """
 
-from virt_admit.forecasts.drain.control import deletion_fields
+from virt_admit.model.kubernetes.reads import LateReads, Reads
 from virt_admit.model.messages import ended, sentence
 from virt_admit.rule import VM, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
+def _reads() -> Reads:
+    from virt_admit.forecasts.drain.control import stuck_deletions  # noqa: PLC0415 - see LateReads
+
+    return stuck_deletions.READS
+
+
 @rule(
     kinds=(VM,),
-    reads=deletion_fields.READS,
+    reads=LateReads(_reads),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,

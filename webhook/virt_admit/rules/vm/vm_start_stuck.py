@@ -14,10 +14,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import start_fields
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, LateReads, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
 from virt_admit.model.problems import Problem
 from virt_admit.rule import (
@@ -42,11 +41,16 @@ _NORMAL: Final = 300
 """Seconds in which a VM may start: events of failures belong to normal starts, too."""
 
 
+def _reads() -> Reads:
+    from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - see LateReads
+
+    own: Reads = {VM: CONDITIONS, VMI: ("metadata.creationTimestamp",)}
+    return union(start_obstacles.READS, down_vms.READS, clock.READS, own)
+
+
 @rule(
     kinds=(VM,),
-    reads=union(
-        start_fields.READS, down_vms.READS, clock.READS, {VM: CONDITIONS, VMI: ("metadata.creationTimestamp",)}
-    ),
+    reads=LateReads(_reads),
     action=Action.WARN,
     urgency=Urgency.DOWN,
     at_admission=False,

@@ -6,7 +6,6 @@ pod. Source: openshift/library-go:pkg/operator/staticpod/controller/guard/guard_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
@@ -38,15 +37,14 @@ def is_guard(budget: Object) -> bool:
     return budget.name.endswith(_SUFFIX) and selected_labels(budget).get("app") == "guard"
 
 
-def _leaving(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield the nodes whose Machines are being deleted. A member leaves etcd then, so its guard is not ready again.
+def _leaving(cluster: Cluster) -> dict[str, str]:
+    """Return the Machines that are being deleted by node. A member leaves etcd then, so its guard is not ready again.
 
     Sources: openshift/cluster-etcd-operator:pkg/operator/clustermemberremovalcontroller/clustermemberremovalcontroller.go
     #attemptToScaleDown; pull request 923 of that repository.
     """
-    for machine in cluster.known(MACHINE):
-        if machine.deleted:
-            yield machine_nodes.node_name(machine, cluster), machine.full_name
+    deleted = (machine for machine in cluster.known(MACHINE) if machine.deleted)
+    return {machine_nodes.node_name(machine, cluster): machine.full_name for machine in deleted}
 
 
 def guard(eviction: PodEviction) -> OperatorAnswer:
@@ -58,13 +56,11 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
     down = sorted({node_of(pod) for pod in selected if not is_ready(pod)} - {""})
     if down:
         reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
-        leaving = {on: machine for on, machine in _leaving(eviction.cluster) if on in down}
+        leaving = {on: machine for on, machine in _leaving(eviction.cluster).items() if on in down}
         if leaving:
             several = len(leaving) > 1
-            which = (
-                f"Machine{'s' * several} {names(sorted(leaving.values()))} {'are' if several else 'is'} being deleted"
-            )
-            reason = f"{reason}. {which}"
+            which = f"Machine{'s' * several} {names(sorted(leaving.values()))}"
+            reason = f"{reason}. {which} {'are' if several else 'is'} being deleted"
         if component == _ETCD and leaving.keys() == set(down):
             remedy = "Wait until the operator of etcd has removed its members and guards there, or check that operator."
             return OperatorAnswer(Way.NOW, reason, remedy)

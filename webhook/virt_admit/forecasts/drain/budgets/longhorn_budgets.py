@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
 )
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING, LONGHORN_VOLUME, NODE, PDB, VMI
+from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING, LONGHORN_VOLUME, NODE, PDB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
@@ -37,15 +37,8 @@ READS: Final = union(
     longhorn_copies.READS,
     longhorn_instances.READS,
     {
-        LONGHORN_SETTING: ("value",),
-        LONGHORN_VOLUME: (
-            "spec.numberOfReplicas",
-            "status.currentNodeID",
-            "status.kubernetesStatus",
-            "status.state",
-        ),
-        NODE: (f"metadata.annotations.{maintenance_updates.REQUESTED}", "spec.unschedulable"),
-        VMI: ("spec.volumes", "spec.utilityVolumes"),
+        LONGHORN_VOLUME: ("spec.numberOfReplicas", "status.state"),
+        NODE: (f"metadata.annotations.{maintenance_updates.REQUESTED}",),
         LONGHORN_REPLICA: ("spec.desireState", "status.currentState"),
     },
 )

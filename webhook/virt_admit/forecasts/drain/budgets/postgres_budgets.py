@@ -105,18 +105,7 @@ def _switchover(role: PodRole | None, eviction: PodEviction) -> str:
     if role is None:
         second = "Ask for a second instance in its postgresql object"
         return f"{second}, and let it become the master (a switch-over)."
-    run = (
-        "kubectl",
-        "exec",
-        "-it",
-        argument(pod.name),
-        "-n",
-        pod.namespace,
-        "--",
-        "patronictl",
-        "switchover",
-    )
-    return typed(
-        role_budgets.take_over(role, eviction.cluster),
-        shell(*run) if role.next(eviction.cluster) else "",
-    )
+    ready = role.next(eviction.cluster) is not None
+    where = (argument(pod.name), "-n", pod.namespace, "--", "patronictl", "switchover")
+    run = shell("kubectl", "exec", "-it", *where) if ready else ""
+    return typed(role_budgets.take_over(role, eviction.cluster), run)

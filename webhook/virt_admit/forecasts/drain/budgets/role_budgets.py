@@ -24,16 +24,7 @@ from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     pod_counts.READS,
-    {
-        NODE: ("spec.unschedulable",),
-        POD: (
-            "metadata.labels",
-            "metadata.ownerReferences",
-            "spec.nodeName",
-            "status.phase",
-            *CONDITIONS,
-        ),
-    },
+    {NODE: ("spec.unschedulable",), POD: ("spec.nodeName", "status.phase", *CONDITIONS)},
 )
 _NAMES: Final = ("apps.kubernetes.io/pod-index", "statefulset.kubernetes.io/pod-name")
 _REVISIONS: Final = ("controller-revision-hash", "pod-template-hash")

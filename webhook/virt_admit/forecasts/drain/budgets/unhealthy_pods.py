@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import maintenance_updates
@@ -31,13 +31,9 @@ _PORTWORX: Final = "px/service"
 _RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in CONTAINERS)
 READS: Final[Reads] = union(
     pod_starts.READS,
-    node_health.READS,
     waiting_pods.READS,
     webhook_deadlocks.READS,
-    {
-        NODE: ("spec.unschedulable", f"metadata.labels.{_PORTWORX}"),
-        POD: ("metadata.labels", "spec.nodeName", "status.phase", *_RESTARTS, *CONDITIONS),
-    },
+    {NODE: (f"metadata.labels.{_PORTWORX}",), POD: _RESTARTS},
 )
 _SHOWN: Final = 120
 _USUAL: Final = timedelta(minutes=5)

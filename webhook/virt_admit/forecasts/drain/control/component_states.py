@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -41,22 +41,7 @@ _USUAL_PROGRESS: Final = timedelta(hours=1)
 TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
-    node_pods.READS,
-    {
-        KUBEVIRT: (),
-        HCO: (),
-        CDI: (),
-        DAEMON_SET: ("status.desiredNumberScheduled", "status.numberMisscheduled"),
-        NODE: ("spec.taints", "spec.unschedulable"),
-        POD: (
-            "metadata.labels",
-            "spec.nodeName",
-            "spec.tolerations",
-            "status.phase",
-            "status.containerStatuses",
-            *TIMED,
-        ),
-    },
+    {HCO: (), CDI: (), DAEMON_SET: ("status.numberMisscheduled",), POD: ("spec.tolerations", *TIMED)},
 )
 
 
@@ -87,12 +72,9 @@ PARTS: Final = (KUBEVIRT, CDI)
 """The kinds whose conditions HyperConverged repeats."""
 
 
+@cached
 def held(cluster: Cluster) -> Sequence[HeldComponent]:
     """Return the objects that are not ready for long. HyperConverged repeats what the others say, so they come alone."""
-    return cluster.cached(_held)
-
-
-def _held(cluster: Cluster) -> tuple[HeldComponent, ...]:
     updated = any(map(kubevirt_updates.is_under_way, cluster.known(KUBEVIRT)))
     parts = [found for kind in PARTS for each in cluster.known(kind) for found in _of(each, kind, cluster)]
     if parts or updated or any(unlisted(cluster, kind) for kind in PARTS):

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Hindrance
-from virt_admit.forecasts.drain.pod_evictions import Blocker
+from virt_admit.forecasts.drain.pod_evictions import Blocker, PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, node_health, nodes, service_endpoints, webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, more_may_exist, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, keep, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -35,8 +35,6 @@ from virt_admit.model.messages import sentence
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
-    clock.READS,
-    service_endpoints.READS,
     webhook_reach.READS,
     virt_handlers.READS,
     awaited_return.READS,
@@ -44,9 +42,7 @@ READS: Final[Reads] = union(
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
-        KUBEVIRT: (),
         LEASE: ("spec.renewTime",),
-        POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase", *CONDITIONS),
     },
 )
 
@@ -304,11 +300,15 @@ def _handler(cluster: Cluster, node: str) -> Component | None:
 
 def blocker(hindrance: Hindrance) -> Blocker:
     """Return the entry for one part of the control path that keeps VMs from leaving."""
-    return pod_evictions.Blocker(
-        hindrance.kind,
-        hindrance.namespace,
-        hindrance.name,
-        hindrance.reason,
-        hindrance.remedy,
-        hindrance.now,
-    )
+    place = (hindrance.kind, hindrance.namespace, hindrance.name)
+    return Blocker(*place, hindrance.reason, hindrance.remedy, hindrance.now)
+
+
+def with_webhooks(found: PodEvictions, node: str, cluster: Cluster) -> PodEvictions:
+    """Return the evictions of a node with the webhooks that refuse those of ordinary pods, as far as known."""
+    here = entry(cluster, evicted_pods.by_node, node) or ()
+    pods = [pod for pod in here if evicted_pods.is_evicted(pod) and not evicted_pods.is_of_vm(pod) and not pod.deleted]
+    kept = list(webhook_reach.of_pods(pods, node, cluster))
+    blockers = (blocker(each) for each in kept if each.stops)
+    unseen = (each.reason for each in kept if not each.stops)
+    return replace(found, blockers=(*found.blockers, *blockers), unseen=(*found.unseen, *unseen))

@@ -17,7 +17,7 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -78,12 +78,9 @@ def under_way(cluster: Cluster) -> str:
     return ""
 
 
+@cached
 def held(cluster: Cluster) -> HeldUpdate | None:
     """Return what keeps an update of KubeVirt from its end; None: none is under way, or it goes on as far as is known."""
-    return cluster.cached(_held)
-
-
-def _held(cluster: Cluster) -> HeldUpdate | None:
     return next((each for kubevirt in cluster.known(KUBEVIRT) for each in _of(kubevirt, cluster)), None)
 
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -67,9 +67,20 @@ class PausedUpdate(NamedTuple):
     remedy: str
 
 
+@cached
 def paused(cluster: Cluster) -> Sequence[PausedUpdate]:
     """Return the updates of storage that do not go on by themselves, by node and VM."""
-    return cluster.cached(_paused)
+    found: dict[tuple[str, str], PausedUpdate] = {}
+    for event in (each for kind in _KINDS for each in events.known(kind, "FailedToEvictVM", cluster)):
+        update = _of(event, cluster)
+        if update is not None:
+            found.setdefault((update.node, update.vmis[0].full_name), update)
+    told = {node for node, _ in found}
+    for event in (each for kind in _KINDS for each in events.known(kind, "UpdatePaused", cluster)):
+        update = _late(event, cluster)
+        if update is not None and update.node not in told:
+            found.setdefault((update.node, ""), update)
+    return tuple(update for _, update in sorted(found.items(), key=lambda item: item[0]))
 
 
 def of_node(node: str, cluster: Cluster) -> Iterator[str]:
@@ -82,20 +93,6 @@ def of_vmi(vmi: Object, cluster: Cluster) -> Iterator[str]:
     for each in paused(cluster):
         if any(one.full_name == vmi.full_name for one in each.vmis):
             yield f"{each.reason}. {each.remedy}"
-
-
-def _paused(cluster: Cluster) -> tuple[PausedUpdate, ...]:
-    found: dict[tuple[str, str], PausedUpdate] = {}
-    for event in (each for kind in _KINDS for each in events.known(kind, "FailedToEvictVM", cluster)):
-        update = _of(event, cluster)
-        if update is not None:
-            found.setdefault((update.node, update.vmis[0].full_name), update)
-    told = {node for node, _ in found}
-    for event in (each for kind in _KINDS for each in events.known(kind, "UpdatePaused", cluster)):
-        update = _late(event, cluster)
-        if update is not None and update.node not in told:
-            found.setdefault((update.node, ""), update)
-    return tuple(update for _, update in sorted(found.items(), key=lambda item: item[0]))
 
 
 def _late(event: Object, cluster: Cluster) -> PausedUpdate | None:

@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.control import deletion_fields, held_copies, vm_writes
+from virt_admit.forecasts.drain.control import held_copies, vm_writes
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import json_patch, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
+    API_SERVICE,
     CLUSTER_INSTANCETYPE,
     CLUSTER_PREFERENCE,
     CONTROLLER_REVISION,
@@ -34,13 +35,29 @@ from virt_admit.model.kubernetes.kinds import (
     VMI,
 )
 from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import removed_operators, versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, ended, sentence
 from virt_admit.model.problems import Problem
 
-READS: Final = deletion_fields.READS
+READS: Final[Reads] = union(
+    clock.READS,
+    api_discovery.READS,
+    removed_operators.READS,
+    dict.fromkeys((INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, CONTROLLER_REVISION), NAME),
+    {
+        NAMESPACE: ("metadata.labels", "status.conditions"),
+        API_SERVICE: ("spec.group", "spec.version"),
+        VM: (
+            *("metadata.finalizers", "metadata.labels", "spec.instancetype", "spec.preference"),
+            *("spec.template.spec.terminationGracePeriodSeconds", "status.snapshotInProgress"),
+        ),
+        VMI: ("metadata.finalizers", "spec.terminationGracePeriodSeconds", "status.phase", "status.nodeName"),
+        VM_SNAPSHOT: ("metadata.creationTimestamp", "spec.source.name", "status"),
+    },
+)
 
 OF_KUBEVIRT: Final = "kubevirt.io/virtualMachineControllerFinalize"
 """The finalizer of virt-controller on VMs and VMIs."""

@@ -29,13 +29,9 @@ from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final[Reads] = union(
-    clock.READS,
-    service_endpoints.READS,
-    webhook_requests.READS,
     vmis.READS,
-    service_pods.READS,
     webhook_deadlocks.READS,
-    {NAMESPACE: ("metadata.labels",), POD: ("spec.nodeName",)},
+    {POD: ("spec.nodeName",)},
 )
 
 
@@ -380,14 +376,8 @@ def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[
             yield request
         elif each is not STATE_CLAIM:
             yield request._replace(name=vmi.name, labels=vmi.labels)
-        elif _keeps_state(vmi):
+        elif vms.keeps_state(vmi):
             yield request
-
-
-def _keeps_state(vmi: Object) -> bool:
-    devices = vmi.at("spec", "domain", "devices")
-    efi = vmi.at("spec", "domain", "firmware", "bootloader", "efi")
-    return bool(devices.at("tpm", "persistent").boolean or efi["persistent"].boolean)
 
 
 def namespace_labels(cluster: Cluster) -> dict[str, dict[str, str]]:

@@ -15,14 +15,14 @@ from typing import Final
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME, PV, PVC
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import Problem
 
 _BLOCK: Final = ".rbd.csi.ceph.com"
 _FILES: Final = ".cephfs.csi.ceph.com"
 """Ends of the names of Rook's drivers; the namespace of its operator is before them."""
-_LONGHORN: Final = "driver.longhorn.io"
+LONGHORN: Final = "driver.longhorn.io"
 _FULL: Final = frozenset(("OSD_FULL", "POOL_FULL"))
 _STOPS: Final = _FULL | {"PG_AVAILABILITY", "OBJECT_UNFOUND"}
 """Reads or writes of some objects wait, also where a check is a warning."""
@@ -33,19 +33,22 @@ _LONGEST: Final = 60
 
 def problem(namespace: str, claim: str, cluster: Cluster) -> Problem | None:
     """Return why the storage of a claim refuses reads or writes; None: its object does not say so, or is not known."""
+    csi = csi_of(namespace, claim, cluster)
+    driver = csi["driver"].text or ""
+    if driver.endswith((_BLOCK, _FILES)):
+        where = csi["volumeAttributes"]["clusterID"].text or driver.partition(".")[0]
+        return _of_ceph(where, files=driver.endswith(_FILES), cluster=cluster)
+    return _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster) if driver == LONGHORN else None
+
+
+def csi_of(namespace: str, claim: str, cluster: Cluster) -> Field:
+    """Return the driver and the handle of the volume behind a claim; absent: it has none, or that could not be read."""
     try:
         found = cluster.get(PVC, namespace, claim) if claim else None
         volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
     except Unseen:
-        return None
-    csi = volume.at("spec", "csi") if volume is not None else None
-    driver = (csi["driver"].text or "") if csi is not None else ""
-    if csi is not None and driver.endswith((_BLOCK, _FILES)):
-        where = csi["volumeAttributes"]["clusterID"].text or driver.partition(".")[0]
-        return _of_ceph(where, files=driver.endswith(_FILES), cluster=cluster)
-    if csi is not None and driver == _LONGHORN:
-        return _of_longhorn(csi["volumeHandle"].text or "-", claim, cluster)
-    return None
+        return Field(None)
+    return volume.at("spec", "csi") if volume is not None else Field(None)
 
 
 def _of_ceph(where: str, *, files: bool, cluster: Cluster) -> Problem | None:

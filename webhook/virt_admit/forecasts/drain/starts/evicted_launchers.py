@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes import clock, events, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import expand, vms
@@ -72,9 +72,8 @@ def of_vm(namespace: str, name: str, cluster: Cluster) -> LauncherEvictions | No
     found: dict[str, tuple[datetime | None, str, str]] = {}
     key = namespace, f"{_LAUNCHER}{name}-"[:_KEPT]
     for event in cluster.cached(_evicted).get(key, ()):
-        host = event.at("source", "host").text or event["reportingInstance"].text or ""
         pod = event.at("involvedObject", "name").text or ""
-        found.setdefault(pod, (events.time_of(event), event["message"].text or "", host))
+        found.setdefault(pod, (events.time_of(event), event["message"].text or "", events.host(event)))
     for each in vm_states_motion.motion(cluster).pods.get((namespace, name), ()):
         if each.at("status", "reason").text == EVICTED:
             at = clock.instant(each.condition("DisruptionTarget")["lastTransitionTime"].text)
@@ -112,7 +111,7 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
 
 def _is_the_last_end(found: LauncherEvictions, vm: Object, vmi: Object | None, cluster: Cluster) -> bool:
     """Return whether the last pod of a VM, or of its VMI, has ended by an eviction. An earlier one explains nothing now."""
-    pods = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vm), vm.name), ())
+    pods = vm_states_motion.pods(vm, cluster)
     newest = max(pods, key=lambda pod: pod.metadata["creationTimestamp"].text or "", default=None)
     last = found.last
     if newest is not None and newest.at("status", "reason").text == EVICTED:
@@ -154,7 +153,7 @@ def _cause(vm: Object, found: LauncherEvictions, cluster: Cluster) -> tuple[str,
         words = f"free {low[1]} on {node}, or let the VM request as much as it uses: see what runs there besides VMs"
         command = kubectl("describe", NODE, found.node) if found.node else ""
         return said, typed(words, command) if command else words
-    command = kubectl("describe", NODE, found.node) if found.node else about("describe", vm, _kind(vm))
+    command = kubectl("describe", NODE, found.node) if found.node else about("describe", vm, kinds.of(vm) or VMI)
     return said, typed(f"give it on {node} what this says it lacks, or let it use less", command)
 
 
@@ -172,8 +171,4 @@ def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:
     ways = [f"set resources.limits.ephemeral-storage of the VM {above} (and requests, so that its node has that)"]
     if limit is not None and limit.by:
         ways.append(f"raise the default of LimitRange {limit.by}")
-    return because, typed(", or ".join(ways), about("edit", vm, _kind(vm)))
-
-
-def _kind(vm: Object) -> Kind:
-    return VM if vm.kind == VM.kind else VMI
+    return because, typed(", or ".join(ways), about("edit", vm, kinds.of(vm) or VMI))

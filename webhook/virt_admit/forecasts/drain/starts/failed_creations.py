@@ -64,15 +64,10 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     if _DECODE in said and (undecoded := _undecoded(vm, lasts, said.partition(_DECODE)[2], cluster)):
         return undecoded
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
-    reason, brief = (
-        f"KubeVirt cannot create its VMI{since}: {cut_middle(said, most)}" for since, most in _texts(lasts)
-    )
+    begin = "KubeVirt cannot create its VMI"
+    reason, brief = f"{begin} {lasts}: {cut_middle(said, _LONGEST)}", f"{begin}: {cut_middle(said, _BRIEF)}"
     remedy = pod_refusals.remedy(vm, said, cluster) or typed(_READ, described)
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
-
-
-def _texts(lasts: str) -> tuple[tuple[str, int], ...]:
-    return ((f" {lasts}", _LONGEST), ("", _BRIEF))
 
 
 class UndecodableCopy(NamedTuple):

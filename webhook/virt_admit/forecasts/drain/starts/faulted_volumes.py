@@ -14,11 +14,12 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import longhorn_copies
+from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts import longhorn_room
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_REPLICA, LONGHORN_VOLUME, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -37,7 +38,6 @@ READS: Final[Reads] = union(
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
     },
 )
-_DRIVER: Final = "driver.longhorn.io"
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
@@ -75,13 +75,8 @@ _MOST: Final = 160
 
 def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the Longhorn volume behind a claim; empty: it has none, or that could not be read."""
-    try:
-        found = cluster.get(PVC, namespace, claim)
-        volume = cluster.get(PV, "", found.at("spec", "volumeName").text or "") if found is not None else None
-    except Unseen:
-        return ""
-    csi = volume.at("spec", "csi") if volume is not None else None
-    return (csi["volumeHandle"].text or "") if csi is not None and csi["driver"].text == _DRIVER else ""
+    csi = refusing_storage.csi_of(namespace, claim, cluster)
+    return (csi["volumeHandle"].text or "") if csi["driver"].text == refusing_storage.LONGHORN else ""
 
 
 def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.starts import waiting_disks
+from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -82,7 +84,7 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
         for status in pod.at("status", "containerStatuses").items():
             if not _is_killed(status):
                 continue
-            limit, again = _limit(pod, status["name"].text or ""), status["restartCount"].integer or 0
+            limit, again = broken_pods.limit_of(pod, status["name"].text or ""), status["restartCount"].integer or 0
             times = f", and restarted {count(again, 'time')}" if again else ""
             at = f"at its limit of {limit}" if limit else "without a limit of its own"
             why = f"pod {pod.full_name} was ended for lack of memory {at} ({_KILLED}, exit code 137){times}"
@@ -99,11 +101,6 @@ def _is_killed(status: Field) -> bool:
         return ended["reason"].text == _KILLED
     works = status.at("state", "running").is_map and again <= _MAY_END
     return status.at("lastState", "terminated", "reason").text == _KILLED and not works
-
-
-def _limit(pod: Object, container: str) -> str:
-    own = (each for each in pod.at("spec", "containers").items() if each["name"].text == container)
-    return next((each.at("resources", "limits", "memory").text or "" for each in own), "")
 
 
 def _free_memory(pod: Object) -> str:
@@ -168,7 +165,7 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
     if found is None:
         return ""
     image, usable = int(found[1]), int(found[2])
-    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    claim = waiting_disks.claim_of(disk, cluster)
     asked = amount("storage", claim.at("spec", "resources", "requests", "storage").value) if claim is not None else 0
     adds = disk.at("spec", "storage").present
     overhead = usable < asked and usable > 0
@@ -207,9 +204,8 @@ def _rounded(size: int) -> str:
 
 def restarts(pod: Object) -> str:
     """Return how often a pod was restarted, as `` (restarted 3 times)``; empty: never."""
-    again = max(
-        (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items()), default=0
-    )
+    counts = (each["restartCount"].integer or 0 for each in pod.at("status", "containerStatuses").items())
+    again = max(counts, default=0)
     return f" (restarted {count(again, 'time')})" if again else ""
 
 

@@ -110,7 +110,7 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
         return _of(f"the guest lacks it: {ended.words}", ended.remedy)
     if phase == "AttachedToNode":
         reason = f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase {phase})"
-        return _of(reason, "see what virt-handler logs about it", _logs_of_handler(node, cluster))
+        return _of(reason, "see what virt-handler logs about it", virt_handlers.logs(cluster, node))
     if phase == MOUNTED:
         launcher = _launcher(vmi, cluster)
         reason = f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase {phase})"
@@ -209,9 +209,8 @@ def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
 
 def _launcher(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the newest pod of a VMI on its node that has not ended."""
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
     node = vmi.at("status", "nodeName").text
-    living = (pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod))
+    living = filter(vm_states_motion.lives, reversed(vm_states_motion.own_pods(vmi, cluster)))
     return next((pod for pod in living if pod.at("spec", "nodeName").text == node), None)
 
 
@@ -236,11 +235,6 @@ def _logs_of_launcher(pod: Object | None) -> str:
     if pod is None:
         return ""
     return shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace)
-
-
-def _logs_of_handler(node: str, cluster: Cluster) -> str:
-    handler = virt_handlers.pod(cluster, node)
-    return shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler is not None else ""
 
 
 def _of(reason: str, remedy: str, command: str = "") -> Problem:

@@ -27,9 +27,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
 
     ``vmi``: or a VM that has no VMI now, which pods of earlier ones are left of.
     """
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    any_of = vmi.kind == VM.kind
-    last = next((pod for pod in reversed(own) if any_of or vm_states_motion.is_of(pod, vmi)), None)
+    own = vm_states_motion.pods if vmi.kind == VM.kind else vm_states_motion.own_pods
+    last = next(reversed(own(vmi, cluster)), None)
     killed = _killed(last) if last is not None else None
     if last is None or killed is None:
         return None

@@ -60,8 +60,8 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
         return None
     last = events.time_of(known[0])
     ago = f" {vm_states_times.age(last, cluster)} ago" if last is not None and clock.now(cluster) is not None else ""
-    nodes = set(map(_host, known))
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vm), vm.name), ())
+    nodes = set(map(events.host, known))
+    own = vm_states_motion.pods(vm, cluster)
     nodes |= {pod.at("spec", "nodeName").text or "" for pod in own if not vm_states_motion.lives(pod)}
     return Rejections(
         known[0]["reason"].text or "?",
@@ -128,14 +128,13 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
     """
     if vmi.at("status", "phase").text != "Failed" or not _ran(vmi):
         return None
-    namespace = vms.namespace_of(vmi)
-    own = vm_states_motion.motion(cluster).pods.get((namespace, vmi.name), ())
     node, ended = vmi.at("status", "nodeName").text or "", clock.instant(migrations.entered(vmi, "Failed"))
-    here = (each for each in own if each.at("spec", "nodeName").text == node and vm_states_motion.is_of(each, vmi))
+    own = vm_states_motion.own_pods(vmi, cluster)
+    here = (each for each in own if each.at("spec", "nodeName").text == node)
     why = next((_reason(each) for each in here if _is_rejection(_reason(each))), "")
     if not why and ended is not None and node:
-        known = cluster.cached(_rejected).get((namespace, f"{_LAUNCHER}{vmi.name}"), ())
-        near = (each for each in known if _host(each) == node and _is_near(events.time_of(each), ended))
+        known = cluster.cached(_rejected).get((vms.namespace_of(vmi), f"{_LAUNCHER}{vmi.name}"), ())
+        near = (each for each in known if events.host(each) == node and _is_near(events.time_of(each), ended))
         why = next((each["reason"].text or "" for each in near), "")
     if not why:
         return None
@@ -143,10 +142,6 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
     on = f" of {node}" if node else ""
     reason = f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: {why}{_MEANS.get(why, '')}"
     return Problem(reason, LATER, ProblemCause.NOT_REPORTED)
-
-
-def _host(event: Object) -> str:
-    return event.at("source", "host").text or event["reportingInstance"].text or ""
 
 
 def _is_near(time: datetime | None, other: datetime) -> bool:

@@ -122,8 +122,8 @@ def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
 def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
     """Return the pod that is to attach a claim to the node of a VMI, unless one runs already."""
     motion, node = vm_states_motion.motion(cluster), vmi.at("status", "nodeName").text
-    own = motion.pods.get((vms.namespace_of(vmi), vmi.name), ())
-    here = [pod for pod in own if vm_states_motion.is_of(pod, vmi) and pod.at("spec", "nodeName").text == node]
+    own = vm_states_motion.own_pods(vmi, cluster)
+    here = [pod for pod in own if pod.at("spec", "nodeName").text == node]
     attaching = [
         pod
         for launcher in here

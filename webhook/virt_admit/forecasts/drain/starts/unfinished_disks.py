@@ -17,10 +17,10 @@ from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import about, kubectl, logs_of, merge_patch
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
+from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, POD, PV, PVC, RESOURCE_QUOTA, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
@@ -34,45 +34,19 @@ from virt_admit.model.scheduler.resources import amount, show
 
 _CONDITIONS: Final = (*CONDITIONS, "status.conditions.reason", "status.conditions.message")
 READS: Final[Reads] = union(
-    clock.READS,
     pod_starts.READS,
     filling_pods.READS,
     waiting_disks.READS,
     provisioners.READS,
     {
-        CDI: (),
-        HCO: (),
         DATA_VOLUME: (
-            "metadata.creationTimestamp",
-            "spec.storage",
-            "spec.contentType",
-            "spec.source.pvc",
-            "status.claimName",
-            "status.phase",
-            "status.progress",
-            *_CONDITIONS,
+            *("metadata.creationTimestamp", "spec.contentType", "spec.source.pvc"),
+            *("status.phase", "status.progress", *_CONDITIONS),
         ),
-        PVC: (
-            "metadata.annotations.volume.kubernetes.io/selected-node",
-            "metadata.uid",
-            "spec.resources.requests.storage",
-            "spec.storageClassName",
-            "spec.volumeName",
-            "status.phase",
-        ),
+        PVC: ("metadata.annotations.volume.kubernetes.io/selected-node",),
         PV: ("spec.capacity.storage", "spec.storageClassName", "status.phase"),
         RESOURCE_QUOTA: ("spec", "status"),
-        STORAGE_CLASS: (),
-        POD: (
-            "metadata.labels",
-            "spec.nodeName",
-            "spec.volumes.persistentVolumeClaim.claimName",
-            "spec.volumes.persistentVolumeClaim.readOnly",
-            "status.phase",
-            "status.containerStatuses.lastState.terminated",
-            "status.containerStatuses.state.terminated",
-            *_CONDITIONS,
-        ),
+        POD: ("spec.volumes.persistentVolumeClaim.readOnly", *_CONDITIONS),
     },
 )
 
@@ -164,11 +138,11 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     if warned := _warned(disk, cluster):
         if without := waiting_disks.without_modes(warned, begin, cluster):
             return without
-        return _problem(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
+        return waiting_disks.stuck(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
-        return _problem(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
+        return waiting_disks.stuck(f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME))
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
 
 
@@ -187,8 +161,7 @@ def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: C
             reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
             if larger := filling_pods.larger(why, vm, disk, cluster):
                 return Problem(reason, larger, ProblemCause.NOT_REPORTED)
-            logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(reason, _way(why, of_pod=True), logs)
+            return waiting_disks.stuck(reason, _way(why, of_pod=True), logs_of(pod))
     return None
 
 
@@ -206,7 +179,7 @@ def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
     for _, message in _recent_warnings(disk, cluster):
         if exceeded := exceeded_quotas.of(message, disk.namespace):
             return exceeded
-    claim = _own_claim(disk, cluster)
+    claim = waiting_disks.claim_of(disk, cluster)
     uid = claim.metadata["uid"].text if claim is not None else None
     if claim is None or not uid or claim.at("spec", "dataSourceRef", "kind").text not in _FILLED_BY_WAY:
         return None
@@ -225,32 +198,28 @@ _FILLED_BY_WAY: Final = ("VolumeImportSource", "VolumeUploadSource")
 _CHOSEN: Final = "volume.kubernetes.io/selected-node"
 
 
-def _own_claim(disk: Object, cluster: Cluster) -> Object | None:
-    return find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
-
-
 def _recent_warnings(disk: Object, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """Yield reason and message of the warnings about a disk and its claim that are not old."""
-    current = clock.now(cluster)
-    since = current - _RECENT if current is not None else None
-    for each in filter(None, (disk, _own_claim(disk, cluster))):
-        yield from events.warnings(each, since, cluster)
+    for each in filter(None, (disk, waiting_disks.claim_of(disk, cluster))):
+        yield from events.warnings(each, clock.ago(_RECENT, cluster), cluster)
 
 
 def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem | None:
     """Return that CDI has not begun with a disk, with the last warning about it; None: it may be about to begin."""
-    claim = _own_claim(disk, cluster)
+    claim = waiting_disks.claim_of(disk, cluster)
     bound = claim is not None and claim.at("status", "phase").text not in _NOT_BEGUN
     described = about("describe", claim, PVC) if claim is not None else about("describe", disk, DATA_VOLUME)
     if not bound and (said := next(_recent_warnings(disk, cluster), None)):
         why = f"{said[0]}: {cut_middle(said[1], _LONGEST)}"
-        return _problem(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
+        return waiting_disks.stuck(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
     if claim is None and (without := waiting_disks.of_modes(disk, begin, cluster)):
         return without
     if age < _LATE:
         return None
     why = f"CDI has not begun with it for {clock.duration(age)}, and nothing that was read says why"
-    return _problem(f"{begin}: {why}", "see the events of its claim, and what CDI logs (cdi-deployment)", described)
+    return waiting_disks.stuck(
+        f"{begin}: {why}", "see the events of its claim, and what CDI logs (cdi-deployment)", described
+    )
 
 
 _LATE: Final = timedelta(minutes=15)
@@ -266,17 +235,13 @@ def _way(why: str, *, of_pod: bool = False) -> str:
 
 def _warned(disk: Object, cluster: Cluster) -> str:
     """Return the last warning of CDI about a disk that it does not begin to fill; empty: none, or an old one."""
-    if disk.at("status", "phase").text not in (None, "", "Pending"):
+    if disk.at("status", "phase").text not in _NOT_BEGUN:
         return ""
     said = dict(reversed(tuple(_recent_warnings(disk, cluster))))
     for reason in _WARNINGS:
         if said.get(reason):
             return f"{reason}: {cut_middle(said[reason], _LONGEST)}"
     return ""
-
-
-def _problem(reason: str, remedy: str, command: str) -> Problem:
-    return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
@@ -320,7 +285,7 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
     if failed := provisioners.problem(claim, found, None, cluster):
         return failed
     unscheduled = _unschedulable(work.pods)
-    return _problem(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
+    return waiting_disks.stuck(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
 
 
 def _free(claim: Object, cluster: Cluster) -> str:
@@ -349,23 +314,20 @@ def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Pr
     """Return that a claim never gets a volume of its class. CDI makes scratch space again in the class that it is given."""
     name, size = claim.at("spec", "storageClassName").text or "", _size(claim, "resources", "requests")
     exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
-    free = (
-        f"create a PersistentVolume of {show(_STORAGE, size)} of class {name}{_place(claim, work, cluster)}"
-        if exists
-        else ""
-    )
+    called = f"{show(_STORAGE, size)} of class {name}"
+    free = f"create a PersistentVolume of {called}{_place(claim, work, cluster)}" if exists else ""
     if not claim.name.endswith(_SCRATCH):
         ways = ", or ".join(filter(None, (free, "create the disk again in a class that has a provisioner")))
-        return _problem(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
+        return waiting_disks.stuck(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
     other = next(_provisioned(cluster), "")
     again = (
         f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), which CDI makes again"
     )
     if free and not other:
         ways = f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of CDI to it, {again}"
-        return _problem(why, ways, _setting("", cluster))
+        return waiting_disks.stuck(why, ways, _setting("", cluster))
     ways = f"set scratchSpaceStorageClass of CDI to a class that has a provisioner{f' ({other})' if other else ''}, {again}"
-    return _problem(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
+    return waiting_disks.stuck(why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster))
 
 
 def _place(claim: Object, work: FillingPods, cluster: Cluster) -> str:

@@ -95,10 +95,9 @@ def _condition(claim: Object, cluster: Cluster) -> Field | None:
 
 def _of_claim(claim: Object, condition: Field, cluster: Cluster) -> Problem:
     """Return what is stuck with a claim, and what ends it."""
-    kind, volume = condition["type"].text or "", _volume(claim, cluster)
-    asked, has = (
-        amount(_SIZE, claim.at(*path, _SIZE).value) for path in (("spec", "resources", "requests"), _CAPACITY)
-    )
+    kind, volume = condition["type"].text or "", find(cluster, PV, "", claim.at("spec", "volumeName").text or "-")
+    asked = amount(_SIZE, claim.at("spec", "resources", "requests", _SIZE).value)
+    has = amount(_SIZE, claim.at("status", "capacity", _SIZE).value)
     lasts = vm_states_times.lasting(clock.instant(condition["lastTransitionTime"].text), cluster)
     step = claim.at("status", "allocatedResourceStatuses", _SIZE).text
     state = f"{kind} {lasts}{f', {step}' if step else ''}"
@@ -132,12 +131,5 @@ def _of_claim(claim: Object, condition: Field, cluster: Cluster) -> Problem:
     )
 
 
-_CAPACITY: Final = ("status", "capacity")
-
-
 def _problem(reason: str, brief: str, remedy: str) -> Problem:
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
-
-
-def _volume(claim: Object, cluster: Cluster) -> Object | None:
-    return find(cluster, PV, "", claim.at("spec", "volumeName").text or "-")

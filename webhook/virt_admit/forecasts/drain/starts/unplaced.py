@@ -61,7 +61,7 @@ def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
         _storage(target, refusals, cluster)
         or _volumes(target, refusals, cluster)
         or _frequency(vmi, refusals, cluster)
-        or _other(target, cluster)
+        or _other(target, refusals, cluster)
     )
 
 
@@ -251,9 +251,8 @@ _CAUSE: Final = ProblemCause.NO_TARGET
 # --- all others ----------------------------------------------------------------------------------------------------
 
 
-def _awaited(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+def _awaited(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """Return that only control-plane nodes are left, and the next node does not come; None: that is not so."""
-    refusals = no_target.kubevirt_refusals(target, cluster)
     if not refusals or not all(why in _CONTROL_PLANE for why in refusals.values()):
         return None
     why, remedy = _next_machine(cluster)
@@ -282,11 +281,11 @@ _ENDS: Final[Mapping[str, str]] = {
 }
 
 
-def _other(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+def _other(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     found = no_target.reason(target, cluster, moves=False, starts=True)
     if found is None:
         return None
-    if found.cause == ProblemCause.NO_TARGET and (awaited := _awaited(target, cluster)) is not None:
+    if found.cause == ProblemCause.NO_TARGET and (awaited := _awaited(refusals, cluster)) is not None:
         return awaited
     reason = found.reason.replace("no other node", "no node", 1)
     ends = _ENDS.get(found.cause, _STAYS)

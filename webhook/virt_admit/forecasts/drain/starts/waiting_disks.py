@@ -83,10 +83,13 @@ def _hinders(pod: Object, claim: str, told: bool) -> bool:
 
 def _told(disk: Object, cluster: Cluster) -> bool:
     """Whether CDI says that the claim which is to be copied is in use."""
-    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
-    current = clock.now(cluster)
-    since = current - _REPEATED if current is not None else None
+    claim, since = claim_of(disk, cluster), clock.ago(_REPEATED, cluster)
     return claim is not None and bool(events.last_warning(claim, _IN_USE, since, cluster))
+
+
+def claim_of(disk: Object, cluster: Cluster) -> Object | None:
+    """Return the claim of a data volume; None: it is not known."""
+    return find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
 
 
 def waits(disk: Object, cluster: Cluster) -> bool:
@@ -109,9 +112,7 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         who = names(copied.who)
         uses = "uses" if len(copied.who) == 1 else "use"
         reason = f"{begin}: CDI does not copy claim {copied.words} while {who} {uses} it"
-        return _problem(
-            reason, f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead", _stop(copied)
-        )
+        return stuck(reason, f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead", _stop(copied))
     try:
         exists = cluster.get(PVC, copied.namespace, copied.claim) is not None
     except Unseen:
@@ -119,9 +120,7 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
     if exists:
         return None
     described = kubectl("describe", DATA_VOLUME, disk.name, disk.namespace)
-    return _problem(
-        f"{begin}: the claim that it copies, {copied.words}, does not exist", "create that claim", described
-    )
+    return stuck(f"{begin}: the claim that it copies, {copied.words}, does not exist", "create that claim", described)
 
 
 def _has_part(disk: Object) -> bool:
@@ -155,7 +154,7 @@ def being_filled(disk: Object, cluster: Cluster) -> str:
     phase, runs = disk.at("status", "phase").text or "", disk.condition("Running")
     if not phase.endswith("InProgress") or not _has_part(disk) or runs["status"].text != "True":
         return ""
-    claim = find(cluster, PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+    claim = claim_of(disk, cluster)
     waits = claim is not None and claim.at("status", "phase").text == "Pending"
     group = claim.at("spec", "dataSourceRef", "apiGroup").text if claim is not None else None
     rebound = waits and group == DATA_VOLUME.group
@@ -216,7 +215,7 @@ def _of_profile(name: str, reason: str, cluster: Cluster) -> Problem:
         f"set spec.claimPropertySets of StorageProfile {name} to what its driver can, ReadWriteMany if it can that, because a "
         f"migration needs it; or let the disk name accessModes{other}"
     )
-    return _problem(said, words, kubectl("edit", STORAGE_PROFILE, name))
+    return stuck(said, words, kubectl("edit", STORAGE_PROFILE, name))
 
 
 def _has_modes(each: Field) -> bool:
@@ -233,5 +232,6 @@ def _user(pod: Object) -> str:
     return f"VM {pod.namespace}/{vmi}" if vmi else f"pod {pod.full_name}"
 
 
-def _problem(reason: str, remedy: str, command: str) -> Problem:
+def stuck(reason: str, remedy: str, command: str) -> Problem:
+    """Return why a disk is not filled, with the command of the remedy."""
     return Problem(reason, typed(remedy, command), ProblemCause.NOT_REPORTED)

@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist, unliste
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of, cut_middle, names
@@ -105,9 +105,9 @@ def overdue(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     reason = f"it is being stopped, and should have ended {clock.duration(late)} ago"
     remedy = "repair the kubelet, virt-handler or the storage of its node, as the events of the VMI say"
-    for pod in vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ()):
+    for pod in vm_states_motion.own_pods(vmi, cluster):
         dying = of_pod(pod, cluster)
-        if dying.said and vm_states_motion.is_of(pod, vmi):
+        if dying.said:
             reason, remedy = f"{reason}: {dying.why}", with_command(dying, pod)
     return Problem(reason, remedy, ProblemCause.STOP_OVERDUE)
 
@@ -144,7 +144,7 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
     moved = target(vmi, node)
     if not moved or age is None or age < _DETACHED:
         return None
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    own = vm_states_motion.pods(vmi, cluster)
     pods = [each for each in own if vm_states_motion.is_of(each, vmi) and each.at("spec", "nodeName").text == node]
     for pod in filter(vm_states_motion.lives, pods):
         late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)

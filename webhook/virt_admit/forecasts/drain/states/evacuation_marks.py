@@ -50,8 +50,11 @@ def way_to_stay(vmi: Object, found: VmState, cluster: Cluster) -> str:
 
     A descheduler evicts it on purpose, and without the mark it would do so again.
     """
-    stays = is_left_over(found) and not descheduled(vmi, cluster)
-    return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if stays else ""
+    return typed("if it is to stay", evacuate_cancel(vmi, cluster)) if _may_stay(vmi, found, cluster) else ""
+
+
+def _may_stay(vmi: Object, found: VmState, cluster: Cluster) -> bool:
+    return is_left_over(found) and not descheduled(vmi, cluster)
 
 
 def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
@@ -65,16 +68,15 @@ def evacuate_cancel(vmi: Object, cluster: Cluster) -> str:
     return f"{json_patch(VMI, vmi.name, vms.namespace_of(vmi), steps)} {shell(account)}"
 
 
-def mark_first(problem: Problem, reason: str, vmi: Object, found: VmState, cluster: Cluster) -> tuple[Problem, str]:
-    """Return the problem of a VMI that migrates, and its longer reason: a mark that no drain needs comes before its cause.
+def mark_first(reason: str, vmi: Object, found: VmState, cluster: Cluster) -> str:
+    """Return why a VMI that migrates stays: a mark that no drain needs comes before the cause.
 
     A descheduler would evict it again, so there the cause stays alone.
     """
-    if not is_left_over(found) or descheduled(vmi, cluster):
-        return problem, reason
+    if not _may_stay(vmi, found, cluster):
+        return reason
     mark = words(vmi, cluster)
-    rest = (reason or problem.reason).replace(f"; {mark}", "")
-    return problem, f"{mark}. {rest}"
+    return f"{mark}. {reason.replace(f'; {mark}', '')}"
 
 
 def or_stays(problem: Problem, vmi: Object, found: VmState, cluster: Cluster) -> Problem:

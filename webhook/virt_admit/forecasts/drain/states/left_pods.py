@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.messages import names
 
 _GUEST: Final = "compute"
@@ -128,12 +128,12 @@ def of_vmi(vmi: Object, cluster: Cluster) -> LeftPod | None:
 def _source(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the pod of a VMI that lives on the source node of its last migration, and that no other migration needs."""
     here, source = vmi.at("status", "nodeName").text, vmi.at("status", "migrationState", "sourceNode").text
-    found = vm_states_motion.motion(cluster)
-    needed = {pod.name for each in _unfinished(vmi, cluster) if (pod := found.targets.get(each)) is not None}
-    for pod in found.pods.get((vms.namespace_of(vmi), vmi.name), ()):
+    targets = vm_states_motion.motion(cluster).targets
+    needed = {pod.name for each in _unfinished(vmi, cluster) if (pod := targets.get(each)) is not None}
+    for pod in vm_states_motion.own_pods(vmi, cluster):
         node = pod.at("spec", "nodeName").text
         free = node == source and node != here and pod.name not in needed and not pod.deleted
-        if free and vm_states_motion.lives(pod) and vm_states_motion.is_of(pod, vmi):
+        if free and vm_states_motion.lives(pod):
             return pod
     return None
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import argument, json_patch, kubectl, shell, typed
+from virt_admit.model.commands import json_patch, kubectl, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import JOB, NAMESPACE, POD
@@ -45,11 +45,13 @@ class KeptFinalizer(NamedTuple):
     """The finalizers of the pod, as ``finalizer a is``."""
 
 
-def held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
-    """Return why the controller of a finalizer does not remove it, as far as that is known, and what to do."""
+def held(pod: Object, cluster: Cluster) -> KeptFinalizer | None:
+    """Return why the controller of the first finalizer does not remove it, as far as that is known; None: a pod has none."""
     every = [item.text for item in pod.metadata["finalizers"].items() if item.text]
-    title = f"finalizers {names(every)} are" if len(every) > 1 else f"finalizer {finalizer} is"
-    return _held(pod, finalizer, cluster)._replace(title=title)
+    if not every:
+        return None
+    title = f"finalizers {names(every)} are" if len(every) > 1 else f"finalizer {every[0]} is"
+    return _held(pod, every[0], cluster)._replace(title=title)
 
 
 def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
@@ -146,8 +148,7 @@ def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinaliz
     title = f"Deployment {first.namespace}/{first.name.partition(name)[0]}{name}"
     see = kubectl("describe", POD, first.name, first.namespace)
     if _is_ready(first):
-        log = shell("kubectl", "logs", argument(first.name), "-n", first.namespace)
-        return KeptFinalizer("", typed(f"See why {title} does not remove it", log))
+        return KeptFinalizer("", typed(f"See why {title} does not remove it", logs_of(first)))
     said = cut(pod_starts.failure(first, cluster), _LONGEST) or "it is not ready"
     return KeptFinalizer(f"its controller, {title}, does not work ({said})", typed(f"Repair {title}, {then}", see))
 

@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.components import refused_owners, unattached
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, POD, VM, VMI
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
@@ -30,13 +30,13 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     vm_states.READS,
-    pod_starts.READS,
     unattached_networks.READS,
     virt_handlers.READS,
     refused_owners.READS,
-    {KUBEVIRT: (), VMI: ("metadata.uid", "spec", "status.phase", "status.nodeName", "status.conditions.message")},
-    {VMI: ("status.phaseTransitionTimestamps",), POD: ("metadata.labels", "metadata.uid")},
-    {VM: ("status.conditions.message", "status.volumeUpdateState")},
+    {
+        VMI: ("status.conditions.message", "status.phaseTransitionTimestamps"),
+        VM: ("status.conditions.message", "status.volumeUpdateState"),
+    },
 )
 
 _POD_LATE: Final = timedelta(minutes=5)
@@ -54,10 +54,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
 
 def starting_pod(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the pod in which a VMI starts; None: it is not known."""
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    return next(
-        (pod for pod in reversed(own) if vm_states_motion.is_of(pod, vmi) and vm_states_motion.lives(pod)), None
-    )
+    own = vm_states_motion.own_pods(vmi, cluster)
+    return next(filter(vm_states_motion.lives, reversed(own)), None)
 
 
 def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
@@ -90,10 +88,9 @@ def unfinished_copies(vm: Object) -> Iterator[tuple[str, str]]:
 
 def _old_pod(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return that KubeVirt waits for the end of the pod of a VMI that has ended, before it makes the next VMI."""
-    key = vms.namespace_of(vmi), vmi.name
-    for pod in vm_states_motion.motion(cluster).pods.get(key, ()):
+    for pod in vm_states_motion.own_pods(vmi, cluster):
         end = clock.instant(pod.metadata["deletionTimestamp"].text)
-        if pod.deleted and vm_states_motion.is_of(pod, vmi) and vm_states_times.is_older(end, _POD_LATE, cluster):
+        if pod.deleted and vm_states_times.is_older(end, _POD_LATE, cluster):
             on = pod.at("spec", "nodeName").text or "its node"
             reason = (
                 f"its VMI is {vmi.at('status', 'phase').text}, and no new one is made before its pod on {on} is gone, "
@@ -153,12 +150,7 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
         return None
     node = vmi.at("status", "nodeName").text or ""
     late = f"virt-handler on {node} has had its pod for {vm_states_times.age(entered, cluster)} and reports no guest"
-    handler = virt_handlers.pod(cluster, node)
-    command = (
-        shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace)
-        if handler is not None
-        else kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
-    )
+    command = virt_handlers.logs(cluster, node) or kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
     rejected = _rejected(vmi, cluster)
     reason, remedy = (f"{late}: {rejected}", _UPDATE) if rejected else (late, _SEE)
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, command=command)
@@ -171,8 +163,7 @@ def _unsynchronized_remedy(vmi: Object, pod: Object | None, said: str, cluster: 
         known = pod_refusals.remedy(vmi, said, cluster)
         return known or typed("correct what this names, or stop the VM", described)
     node = vmi.at("status", "nodeName").text or ""
-    if not said.startswith(_BY_LAUNCHER) and (handler := virt_handlers.pod(cluster, node)) is not None:
-        logs = shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace)
+    if not said.startswith(_BY_LAUNCHER) and (logs := virt_handlers.logs(cluster, node)):
         return typed(f"see what virt-handler on {node}, which fails, logs about it, correct that, or stop the VM", logs)
     logs = shell("kubectl", "logs", argument(pod.name), "-c", "compute", "-n", pod.namespace) if pod else described
     return typed("see what its launcher logs about it, correct that, or stop the VM", logs)

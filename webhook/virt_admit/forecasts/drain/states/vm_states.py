@@ -30,50 +30,29 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import expand, migration_failures, migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import node_phases
 
-"""The default of ``migrations.nodeDrainTaintKey`` (virt-config.go#NodeDrainTaintDefaultKey)."""
-
-
 READS: Final = union(
     candidates.READS,
-    clock.READS,
-    node_health.READS,
     pod_starts.READS,
     migrations.READS,
     migration_timeouts.READS,
-    expand.STRATEGY_READS,
     launcher_changes.READS,
     webhook_deadlocks.READS,
     {
-        VMI: ("metadata.uid", "metadata.creationTimestamp", "status"),
+        VMI: ("status",),
         VMIM: (
-            "metadata.uid",
-            *(
-                f"metadata.annotations.{key}"
-                for key in (
-                    vm_states_migrating.UNSCHEDULABLE_TIMEOUT,
-                    vm_states_migrating.PENDING_TIMEOUT,
-                    vm_states_migrating.UTILITY_TIMEOUT,
-                )
-            ),
-            "spec",
-            "status.conditions",
-            "status.phaseTransitionTimestamps",
+            *(f"metadata.annotations.{key}" for key in vm_states_migrating.TIMEOUTS),
+            *("metadata.uid", "spec", "status.conditions", "status.phaseTransitionTimestamps"),
         ),
         POD: (
-            "metadata.uid",
-            "metadata.creationTimestamp",
-            "status.conditions.reason",
-            "status.conditions.message",
-            "status.conditions.lastTransitionTime",
-            "status.conditions.type",
-            "status.conditions.status",
+            *("metadata.uid", "status.conditions.reason", "status.conditions.message"),
+            *("status.conditions.lastTransitionTime", *CONDITIONS),
         ),
     },
 )
@@ -85,8 +64,7 @@ STARTING_PHASES: Final = frozenset(("Pending", "Scheduling", "Scheduled", "Waiti
 
 def of(vmi: Object, cluster: Cluster) -> VmState:
     """Return the state of a VMI on its node. Never raises."""
-    groups = vm_states_motion.motion(cluster)
-    own = [pod for pod in groups.pods.get((vms.namespace_of(vmi), vmi.name), ()) if vm_states_motion.is_of(pod, vmi)]
+    own = vm_states_motion.own_pods(vmi, cluster)
     migration = next(reversed([each for each in migrations.own(vmi, cluster) if _is_unfinished(each)]), None)
     found = _without_migration(vmi, own, cluster)
     if found is None:
@@ -118,12 +96,12 @@ def visitors(node: str, cluster: Cluster) -> Iterator[tuple[Object, VmState]]:
 
 def unread_migration(vmi: Object, found: VmState, cluster: Cluster) -> str:
     """Return what could not be read of a migration that is under way, or may be; empty: nothing."""
-    groups = vm_states_motion.motion(cluster)
     if found.migration is not None:
-        has_target = found.placed or (found.migration.metadata["uid"].text or "-") in groups.targets
+        targets = vm_states_motion.motion(cluster).targets
+        has_target = found.placed or (found.migration.metadata["uid"].text or "-") in targets
         return "" if has_target else cluster.cached(_unread_pods)(vms.namespace_of(vmi))
-    own = groups.pods.get((vms.namespace_of(vmi), vmi.name), ())
-    jobs = {pod.labels.get(MIGRATION_JOB) for pod in own if vm_states_motion.lives(pod)} - {None}
+    own = filter(vm_states_motion.lives, vm_states_motion.pods(vmi, cluster))
+    jobs = {pod.labels.get(MIGRATION_JOB) for pod in own} - {None}
     known = {each.metadata["uid"].text for each in migrations.of_vmi(vmi, cluster)}
     shown = bool(jobs - known) or found.state is State.STALE_MARK  # a migration would remove the mark
     return gather(migrations.unfinished(vmi, cluster))[1] if shown else ""
@@ -139,8 +117,8 @@ def _arrived(vmi: Object, node: str, cluster: Cluster) -> VmState:
     found, here = of(vmi, cluster), vmi.at("status", "nodeName").text or ""
     if found.migration is not None and vm_states_motion.source(vmi, found.migration) != node:
         found = AT_REST
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    both = [pod for pod in own if vm_states_motion.is_of(pod, vmi) and pod.at("spec", "nodeName").text in (node, here)]
+    own = vm_states_motion.own_pods(vmi, cluster)
+    both = [pod for pod in own if pod.at("spec", "nodeName").text in (node, here)]
     stays = vm_states_migrating.two_pods(vmi, both, cluster)
     left = replace(found, state=State.ARRIVED, target=here, since=_left(vmi, node), until=None, late=False)
     return left if stays is None else replace(left, detail=stays.detail, late=stays.late)

@@ -74,5 +74,4 @@ def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
 
 def other_pod(vmi: Object, name: str, cluster: Cluster) -> Object | None:
     """Return the pod of a VMI with a name; None: it is not known."""
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
-    return next((pod for pod in own if pod.name == name), None)
+    return next((pod for pod in vm_states_motion.pods(vmi, cluster) if pod.name == name), None)

@@ -25,13 +25,11 @@ from virt_admit.model.kubevirt.settings import migration_limits, parallel_migrat
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.messages import names
 
-UNSCHEDULABLE_TIMEOUT: Final = "kubevirt.io/migrationUnschedulablePodTimeoutSeconds"
-
-
-PENDING_TIMEOUT: Final = "kubevirt.io/migrationPendingPodTimeoutSeconds"
-
-
-UTILITY_TIMEOUT: Final = "kubevirt.io/migrationUtilityVolumesTimeoutSeconds"
+_UNSCHEDULABLE_TIMEOUT: Final = "kubevirt.io/migrationUnschedulablePodTimeoutSeconds"
+_PENDING_TIMEOUT: Final = "kubevirt.io/migrationPendingPodTimeoutSeconds"
+_UTILITY_TIMEOUT: Final = "kubevirt.io/migrationUtilityVolumesTimeoutSeconds"
+TIMEOUTS: Final = (_UNSCHEDULABLE_TIMEOUT, _PENDING_TIMEOUT, _UTILITY_TIMEOUT)
+"""Annotations of migrations."""
 
 
 def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cluster) -> VmState:
@@ -141,7 +139,7 @@ def _before_target(vmi: Object, migration: Object, own: Sequence[Object], base: 
             condition = migration.condition(kind)
             found = replace(base, state=state, detail=condition["message"].text or condition["reason"].text or "")
             if state is State.BLOCKED_BY_VOLUME:
-                wait = _timeout(migration, UTILITY_TIMEOUT, migration_limits.utility_volumes_timeout(cluster))
+                wait = _timeout(migration, _UTILITY_TIMEOUT, migration_limits.utility_volumes_timeout(cluster))
                 return replace(found, until=vm_states_times.after(base.since, wait, cluster))
             return found
     full = vm_states_queue.places(vmi, vm_states_motion.source(vmi, migration), cluster)
@@ -205,10 +203,10 @@ def _with_target(vmi: Object, migration: Object, target: Object, base: VmState, 
     if target.at("status", "phase").text == vm_states_motion.PENDING:
         placed = target.condition("PodScheduled")
         if placed["status"].text == "False" and placed["reason"].text == "Unschedulable":
-            end = vm_states_times.after(created, _timeout(migration, UNSCHEDULABLE_TIMEOUT, 300), cluster)
+            end = vm_states_times.after(created, _timeout(migration, _UNSCHEDULABLE_TIMEOUT, 300), cluster)
             words = placed["message"].text or ""
             return replace(base, state=State.UNSCHEDULABLE, since=created, until=end, detail=words)
-        end = vm_states_times.after(created, _timeout(migration, PENDING_TIMEOUT, 900), cluster)
+        end = vm_states_times.after(created, _timeout(migration, _PENDING_TIMEOUT, 900), cluster)
         return replace(base, state=State.TARGET_PENDING, since=created, until=end, detail=target.full_name)
     late = vm_states_times.is_older(created, vm_states_targets.LAUNCHER_TIMEOUT, cluster)
     if target.condition("Ready")["status"].text != "True":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster, Entries, each, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
@@ -92,7 +92,7 @@ def _motion(cluster: Cluster) -> Motion:
     return Motion(
         {key: tuple(launcher.pod for launcher in some) for key, some in launchers.items()},
         targets,
-        _frozen(attachments),
+        {owner: tuple(some) for owner, some in attachments.items()},
         tuple(sorted(moving)),
         {node: tuple(sorted(keys)) for node, keys in running.items()},
         _by_name(arriving),
@@ -169,15 +169,18 @@ def _elsewhere(
 PENDING: Final = "Pending"
 
 
-K = TypeVar("K")
-
-
-def _frozen(groups: Mapping[K, list[Object]]) -> dict[K, tuple[Object, ...]]:
-    return {key: tuple(some) for key, some in groups.items()}
-
-
 def _age(obj: Object) -> tuple[str, str]:
     return obj.metadata["creationTimestamp"].text or "", obj.name
+
+
+def pods(vmi: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the launcher pods of a VM or a VMI, oldest first, also those that have ended."""
+    return motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+
+
+def own_pods(vmi: Object, cluster: Cluster) -> list[Object]:
+    """Return those of this VMI, and of no earlier one of the VM."""
+    return [pod for pod in pods(vmi, cluster) if is_of(pod, vmi)]
 
 
 def lives(pod: Object) -> bool:

@@ -27,6 +27,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.lookups import find
@@ -110,10 +111,6 @@ def _marked(case: Case) -> Ruling:
     return Ruling(StateEffect.WAITS, f"has been marked for evacuation{since}; KubeVirt creates its migration next")
 
 
-def _two_pods(case: Case) -> Ruling:
-    return vm_states_left.two_pods(case.vmi, case.found, case.cluster)
-
-
 def _backoff(case: Case) -> Ruling:
     verb = "was due" if vm_states_times.is_over(case.found.until, case.cluster) else "starts"
     until = f"; the next one {verb} {f'at {_until(case)}' if case.found.until else 'in minutes'}"
@@ -182,14 +179,14 @@ def _held(namespace: str, name: str, cluster: Cluster) -> Ruling:
     if state.holders:  # its objects were read at two moments: it holds a place, and seems to wait for one
         return Ruling(StateEffect.UNKNOWN, full_name, remedy)
     own = _RULINGS[state.state](Case(vmi, state, cluster)) if state.state not in NO_RULING else None
-    since = f" for {age(state.since, cluster)}" if state.since and clock.now(cluster) else ""
+    since = _since(state, cluster)
     if own is None or not own.effect or state.state is State.RUNNING:
         return Ruling(own.effect if own is not None else StateEffect.WAITS, f"{full_name}{since}", remedy)
     return Ruling(own.effect, f"{full_name}{since} ({own.reason})", remedy)
 
 
-def _no_target(case: Case) -> Ruling:
-    return vm_states_targets.no_target(case.vmi, case.found, case.cluster)
+def _since(found: VmState, cluster: Cluster) -> str:
+    return f" for {lasts}" if (lasts := age(found.since, cluster)) else ""
 
 
 def _unschedulable(case: Case) -> Ruling:
@@ -200,33 +197,23 @@ def _unschedulable(case: Case) -> Ruling:
     return Ruling(StateEffect.WAITS, reason)
 
 
-def _target_pending(case: Case) -> Ruling:
-    return vm_states_targets.pending(case.vmi, case.found, case.cluster)
-
-
-def _target_not_ready(case: Case) -> Ruling:
-    return vm_states_targets.not_ready(case.vmi, case.found, case.cluster)
-
-
 def _preparing(case: Case) -> Ruling:
     phase = case.found.migration.at("status", "phase").text if case.found.migration is not None else None
     here = case.vmi.at("status", "nodeName").text
-    where = f" on {here}" if phase == "TargetReady" and here else _on(case.found)
+    where = f" on {here}" if phase == "TargetReady" and here else vm_states_targets.on(case.found)
     since = lasting(case.found.since, case.cluster)
     return Ruling(StateEffect.WAITS, f"virt-handler{where} prepares its migration and has not answered {since}")
 
 
 def _running(case: Case) -> Ruling:
     settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
-    since = f" for {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
+    since = _since(case.found, case.cluster)
     last = vm_states_times.last_duration(case.vmi, case.cluster)
     usual = f", its last one took {duration(last)}" if last is not None and case.found.late else ""
-    if case.found.until is not None and vm_states_times.is_older(
-        case.found.until, vm_states_times.OVERDUE, case.cluster
-    ):
+    if vm_states_times.is_older(case.found.until, vm_states_times.OVERDUE, case.cluster):
         reason = f"{_migrates(since)}{_to(case.found)}{since}; its time was over at {_until(case)}, and it still runs"
         return Ruling(StateEffect.UNKNOWN, reason, typed("see why virt-handler does not end it", _describe(case.vmi)))
-    reason = f"{_migrates(since)}{_to(case.found)}{since}{usual}{_end(case)}"
+    reason = f"{_migrates(since)}{_to(case.found)}{since}{usual}{_end(case, settings)}"
     deadline = migration_timeouts.seconds(case.vmi, settings)
     ends = settings is not None and settings.ends_at_deadline and deadline is not None
     if not case.found.late or (ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)):
@@ -234,9 +221,8 @@ def _running(case: Case) -> Ruling:
     return Ruling(StateEffect.UNKNOWN, reason, typed(load_remedy(case.vmi, settings), _describe(case.vmi)))
 
 
-def _end(case: Case) -> str:
+def _end(case: Case, settings: MigrationSettings | None) -> str:
     """Return what happens at the deadline of a running migration."""
-    settings = migration_timeouts.settings(case.vmi, case.vmi.at("status", "migrationState"), case.cluster)
     limit = migration_timeouts.seconds(case.vmi, settings)
     if settings is None or limit is None:
         return "; it has no deadline" if settings is not None and not settings.completion else ""
@@ -263,7 +249,7 @@ def _is_repeated(case: Case) -> bool:
 
 def _paused(case: Case) -> Ruling:
     until = f", {_at_most(case)}" if case.found.until else ""
-    since = f" for {age(case.found.since, case.cluster)}" if case.found.since and clock.now(case.cluster) else ""
+    since = _since(case.found, case.cluster)
     reason = f"{_migrates(since)}{_to(case.found)}{since}; its guest stands still until the copy ends{until}"
     return Ruling(StateEffect.WAITS, reason)
 
@@ -280,16 +266,12 @@ def _aborting(case: Case) -> Ruling:
     return Ruling(StateEffect.WAITS, reason)
 
 
-def _arrived(case: Case) -> Ruling:
-    return vm_states_left.arrived(case.vmi, case.found, case.cluster)
-
-
 def _not_closed(case: Case) -> Ruling:
     """Return what it means that KubeVirt does not close a migration that has ended.
 
     It waits for a hotplug, or until it has handed over the claim of the state (migration.go#processMigrationPhase).
     """
-    kept = "the claim of its vTPM or EFI state" if _keeps_state(case.vmi) else ""
+    kept = "the claim of its vTPM or EFI state" if vms.keeps_state(case.vmi) else ""
     waits = f": {case.found.detail or kept}" if case.found.detail or kept else ""
     failed = vm_states_motion.has_failed(case.vmi.at("status", "migrationState"))
     reason = f"{'has not migrated' if failed else 'has migrated'}, but its migration is still open{waits}"
@@ -299,12 +281,6 @@ def _not_closed(case: Case) -> Ruling:
     return Ruling(StateEffect.UNKNOWN if case.found.late else StateEffect.WAITS, reason, remedy)
 
 
-def _keeps_state(vmi: Object) -> bool:
-    domain = vmi.at("spec", "domain")
-    tpm, efi = domain.at("devices", "tpm", "persistent"), domain.at("firmware", "bootloader", "efi", "persistent")
-    return tpm.boolean is True or efi.boolean is True
-
-
 def _decentralized(case: Case) -> Ruling:
     since = lasting(case.found.since, case.cluster)
     reason = f"has been migrating between clusters {since}, so its end cannot be determined"
@@ -312,25 +288,29 @@ def _decentralized(case: Case) -> Ruling:
     return Ruling(StateEffect.UNKNOWN, reason, typed(remedy, _describe(case.vmi)))
 
 
+def _by(judge: Callable[[Object, VmState, Cluster], Ruling]) -> Callable[[Case], Ruling]:
+    return lambda case: judge(case.vmi, case.found, case.cluster)
+
+
 _RULINGS: Final[dict[State, Callable[[Case], Ruling]]] = {
     State.STALE_MARK: _stale_mark,
     State.MARKED: _marked,
-    State.TWO_PODS: _two_pods,
+    State.TWO_PODS: _by(vm_states_left.two_pods),
     State.BACKOFF: _backoff,
     State.BLOCKED_BY_BACKUP: _backup,
     State.BLOCKED_BY_VOLUME: _volume,
     State.QUOTA: _quota,
     State.QUEUED: _queued,
-    State.NO_TARGET: _no_target,
+    State.NO_TARGET: _by(vm_states_targets.no_target),
     State.UNSCHEDULABLE: _unschedulable,
-    State.TARGET_PENDING: _target_pending,
-    State.TARGET_NOT_READY: _target_not_ready,
+    State.TARGET_PENDING: _by(vm_states_targets.pending),
+    State.TARGET_NOT_READY: _by(vm_states_targets.not_ready),
     State.PREPARING: _preparing,
     State.RUNNING: _running,
     State.PAUSED: _paused,
     State.POST_COPY: _post_copy,
     State.ABORTING: _aborting,
-    State.ARRIVED: _arrived,
+    State.ARRIVED: _by(vm_states_left.arrived),
     State.NOT_CLOSED: _not_closed,
     State.DECENTRALIZED: _decentralized,
 }
@@ -351,10 +331,6 @@ def _words(found: VmState) -> str:
 
 def _to(found: VmState) -> str:
     return f" to {found.target}" if found.target else ""
-
-
-def _on(found: VmState) -> str:
-    return f" on {found.target}" if found.target else ""
 
 
 def _describe(vmi: Object) -> str:

@@ -72,7 +72,7 @@ def on_its_own_node(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | N
     target, here = _target(found, cluster), vmi.at("status", "nodeName").text
     if found.state not in _BEFORE_COPY or target is None or not here or target.at("spec", "nodeName").text != here:
         return None
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    own = vm_states_motion.pods(vmi, cluster)
     sources = (pod for pod in own if pod.name != target.name and pod.at("spec", "nodeName").text == here)
     if not any(map(vm_states_motion.lives, sources)):  # the VMI was read later, and the guest has moved there
         return None
@@ -123,7 +123,7 @@ def end(found: VmState, cluster: Cluster) -> str:
 def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """Return what it means that the target pod has a node and has not started."""
     until = end(found, cluster) if found.until else ""
-    reason = f"its target pod{_on(found)} has not started {lasting(found.since, cluster)}"
+    reason = f"its target pod{on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
     late = vm_states_times.is_older(found.until, vm_states_times.OVERDUE, cluster)
     ruled = _started_late(vmi, replace(found, late=late), pod, reason, until, cluster)
@@ -158,14 +158,15 @@ def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     lasts = lasting(found.since, cluster)
     target = _target(found, cluster)
     if target is None or target.condition("Ready")["status"].text != "True":
-        reason = f"its target pod{_on(found)} has not been ready {lasts}"
+        reason = f"its target pod{on(found)} has not been ready {lasts}"
         return _started_late(vmi, found, target, reason, "", cluster)
-    attaching = vm_states_motion.motion(cluster).attachments.get(target.metadata["uid"].text or "-", ())
-    if attaching or not vm_states_motion.motion(cluster).pods_complete:
+    motion = vm_states_motion.motion(cluster)
+    attaching = motion.attachments.get(target.metadata["uid"].text or "-", ())
+    if attaching or not motion.pods_complete:
         waiting = next((pod for pod in attaching if pod.full_name == found.detail), None)
-        reason = f"the pod that attaches its volumes{_on(found)} has not been ready {lasts}"
+        reason = f"the pod that attaches its volumes{on(found)} has not been ready {lasts}"
         return _started_late(vmi, found, waiting, reason, "", cluster)
-    reason = f"KubeVirt has not created the pod that attaches its volumes{_on(found)} {lasts}"
+    reason = f"KubeVirt has not created the pod that attaches its volumes{on(found)} {lasts}"
     ruled = not_created(vmi, found, reason, cluster)
     if ruled.effect is StateEffect.UNKNOWN and not found.late:
         return Ruling(StateEffect.WAITS, reason)
@@ -243,5 +244,6 @@ def _target(found: VmState, cluster: Cluster) -> Object | None:
     return vm_states_motion.motion(cluster).targets.get(uid or "-")
 
 
-def _on(found: VmState) -> str:
+def on(found: VmState) -> str:
+    """Return the node of the target pod, as `` on s1``; empty: it is not known."""
     return f" on {found.target}" if found.target else ""

@@ -3,21 +3,24 @@
 It declares no fields: the webhook, which keeps few fields of pods, says less.
 
 Sources: kubernetes/kubernetes:pkg/kubelet/kuberuntime/kuberuntime_manager.go (CrashLoopBackOff),
-:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses.
+:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses, :pkg/kubelet/prober/prober.go#probe (the
+event Unhealthy).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
+from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, scheduler_words
+from virt_admit.model.messages import cut, cut_middle, scheduler_words
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
@@ -58,7 +61,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     age = node_health.pod_unready_for(pod, node, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
     why, container = _fault(pod)
-    return BrokenPod(pod, why, since, _remedy(pod, why, container))
+    return BrokenPod(pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster))
 
 
 def why(pod: Object, cluster: Cluster) -> str:
@@ -84,6 +87,21 @@ def _fault(pod: Object) -> tuple[str, str]:
     return "", ""
 
 
+def _probed(pod: Object, cluster: Cluster) -> str:
+    """Return what the readiness probe of a pod answers; empty: no event of the last minutes says
+    it."""
+    now = clock.now(cluster)
+    for reason, said in events.warnings(pod, now - _RECENT if now is not None else None, cluster):
+        if reason == "Unhealthy" and _PROBE in said:
+            return cut_middle(said.partition(_PROBE)[2].rstrip(". ").replace(";", ","), _SAID)
+    return ""
+
+
+_PROBE: Final = "Readiness probe failed: "
+_RECENT: Final = timedelta(minutes=10)
+_SAID: Final = 160
+
+
 def _waits(reason: str, waiting: Field, end: str) -> str:
     """Return why a container waits: how it ended, which says more than a time between restarts, else the kubelet's words."""
     said = cut(" ".join((waiting["message"].text or "").replace(";", ",").split()), _LONGEST)
@@ -102,7 +120,28 @@ def _end(pod: Object, name: str, ended: Field | None) -> str:
         limit = limit_of(pod, name)
         return f"container {name} {_KILLED}{f' at its limit of {limit}' if limit else ''}"
     single = len(list(pod.at("spec", "containers").items())) == 1
-    return f"{'it' if single else f'container {name}'} ends with exit code {ended['exitCode'].integer}"
+    last = _last_words(ended["message"].text or "")
+    code = f"exit code {ended['exitCode'].integer}{f' ({last})' if last else ''}"
+    return f"{'it' if single else f'container {name}'} ends with {code}"
+
+
+def _last_words(said: str) -> str:
+    """Return the line of a termination message that most likely names the cause: the first one
+    about an error.
+
+    A message is written on purpose, or it is the end of the log (terminationMessagePolicy).
+    """
+    lines = [" ".join(each.split()) for each in said.splitlines() if each.strip()]
+    line = next(filter(_ERROR.search, lines), lines[-1] if lines else "")
+    return cut_middle(_PLACE.sub("", line).rstrip(". ").replace(";", ","), _SAID)
+
+
+_ERROR: Final = re.compile(
+    r"error|fail|fatal|panic|already|cannot|can't|denied|refused|unable|invalid|not found", re.IGNORECASE
+)
+_PLACE: Final = re.compile(r"^(?:[\d:. -]{8,26} )?(?:\[\w+\](?:\[\d+\])? )?[\w/.-]+\.go \d+: ")
+"""``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line
+was written."""
 
 
 def limit_of(pod: Object, name: str) -> str:
@@ -111,12 +150,30 @@ def limit_of(pod: Object, name: str) -> str:
     return next((each.at("resources", "limits", "memory").text or "" for each in containers), "")
 
 
-def _remedy(pod: Object, why: str, container: str) -> str:
+def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
     described = kubectl("describe", POD, pod.name, pod.namespace)
     if not container or (not why.startswith("CrashLoop") and " ends with " not in why and _KILLED not in why):
         return typed(f"repair pod {pod.name}", described)
     choice = ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
-    logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *choice, "--previous")
+    logs = logs_of(pod, *choice, "--previous")
     if _KILLED in why:
-        return typed(f"give container {container} of pod {pod.name} more memory, and see what it did last", logs)
+        return _more_memory(pod, container, logs, cluster)
     return typed(f"repair pod {pod.name}, whose last log says why it ends", logs)
+
+
+def _more_memory(pod: Object, container: str, logs: str, cluster: Cluster) -> str:
+    """Return what gives a container more memory: in its DaemonSet, unless that has an owner, which
+    would take it back."""
+    owner, limit = pod.controller, limit_of(pod, container)
+    amount = f"more memory{f' than {limit}' if limit else ''}"
+    if owner is None or owner["kind"].text != DAEMON_SET.kind:
+        return typed(f"give container {container} of pod {pod.name} {amount}, and see what it did last", logs)
+    name = owner["name"].text or ""
+    whose = f"give container {container} of DaemonSet {pod.namespace}/{name} {amount}"
+    daemon = find(cluster, DAEMON_SET, pod.namespace, name)
+    top = daemon.controller if daemon is not None else None
+    if top is not None:
+        return typed(f"{whose} in {top['kind'].text} {top['name'].text}, which owns it", logs)
+    if daemon is None:
+        return typed(whose, logs)
+    return typed(f"{whose}, also in its chart or operator", about("edit", daemon, DAEMON_SET))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, KUBEVIRT, LONGHORN_SETTING, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
@@ -109,12 +109,9 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
     )
 
 
+@cached
 def stale(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
     """Return by node the drivers of its CSINode whose pod cannot come back: the entry is of the past."""
-    return cluster.cached(_stale)
-
-
-def _stale(cluster: Cluster) -> dict[str, dict[str, AbsentPod]]:
     found = {
         node: {driver: gone for driver, gone in each.items() if gone.lasts}
         for node, each in without_pod(cluster).items()
@@ -148,16 +145,13 @@ def lost(node: Object, cluster: Cluster) -> Iterator[str]:
         )
 
 
+@cached
 def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
     """Return by node the drivers that its CSINode lists, but whose DaemonSet has no pod there.
 
     The kubelet forgets a driver with a reboot, its CSINode does not. A DaemonSet without any pod is
     left out, as its driver may be registered by something else.
     """
-    return cluster.cached(_without_pod)
-
-
-def _without_pod(cluster: Cluster) -> dict[str, dict[str, AbsentPod]]:
     found: dict[str, dict[str, AbsentPod]] = {}
     running = cluster.cached(_running)
     for own in () if unlisted(cluster, POD) else cluster.known(CSI_NODE):

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
-from virt_admit.model.commands import about, argument, shell, typed
+from virt_admit.model.commands import about, argument, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import (
@@ -259,9 +259,7 @@ def _of_words(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
     """Return what Longhorn says of an instance: its condition, else a warning of the last minutes."""
     created = instance.condition("InstanceCreation")
     said = created["message"].text if created["status"].text == "False" else ""
-    current = clock.now(cluster)
-    since = current - _RECENT if current is not None else None
-    said = said or events.last_warning(instance, "FailedStarting", since, cluster)
+    said = said or events.last_warning(instance, "FailedStarting", clock.ago(_RECENT, cluster), cluster)
     if not said:
         return None
     words = cut_middle(" ".join(said.split()).removeprefix(f"Error starting {instance.name}: "), _LONGEST)
@@ -279,7 +277,7 @@ def _logs(node: str, instance: Object, cluster: Cluster) -> str:
     pods = (each for each in node_pods.of_node(node, cluster) if node_pods.daemon(each) == "longhorn-manager")
     pod = next(pods, None)
     if pod is not None:
-        return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, "--all-containers")
+        return logs_of(pod, "--all-containers")
     return about("describe", instance, LONGHORN_ENGINE if _kind(instance) == "engine" else LONGHORN_REPLICA)
 
 

@@ -13,11 +13,13 @@ from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
-from virt_admit.model.commands import argument, shell, typed
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
+from virt_admit.model.commands import argument, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 
 NAMED: Final = re.compile(r'plugin type="([\w.-]{1,60})"')
 """How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork)."""
@@ -38,16 +40,89 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
-    logs = shell("kubectl", "logs", argument(found.name), "-n", found.namespace) if found is not None else listed
+    logs = logs_of(found) if found is not None else listed
+    broken = broken_agent(plugin, pod, since, cluster)
+    if broken is not None and broken.why:
+        return repair(broken, cluster)
     other = _served(node, since or clock.instant(pod.metadata["creationTimestamp"].text), cluster)
     if other is not None:
-        words = f"network plugin {plugin} works on {node} for pod {other.full_name}, so see what it lacks for this one"
-        return typed(words, logs)
-    broken = broken_pods.of_pod(found, cluster) if found is not None else None
-    if broken is not None and broken.why:
-        return broken.remedy
-    words = f"repair the network plugin {plugin} on {node}"
-    return typed(f"{words}, or restart its pod there" if found is not None else words, logs)
+        works = f"network plugin {plugin} works on {node} for pod {other.full_name}"
+        return typed(f"{works}, so see what it lacks for this one", logs)
+    way = f"repair the network plugin {plugin} on {node}"
+    return typed(f"{way}, or restart its pod there" if found is not None else way, logs)
+
+
+def broken_agent(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -> BrokenPod | None:
+    """Return the agent of a plugin that is not ready on the node of a pod; None: it is, or it gave
+    others a network.
+
+    Arguments as above.
+    """
+    node = pod.at("spec", "nodeName").text or ""
+    found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
+    begun = since or clock.instant(pod.metadata["creationTimestamp"].text)
+    if found is None or _served(node, begun, cluster) is not None:
+        return None
+    return broken_pods.of_pod(found, cluster)
+
+
+def words(broken: BrokenPod) -> str:
+    """Return ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready for 15 h: REASON``."""
+    which = f"pod {broken.pod.full_name} (DaemonSet {node_pods.daemon(broken.pod)})"
+    return f"{which} is not ready{broken.since}{f': {broken.why}' if broken.why else ''}"
+
+
+def repair(broken: BrokenPod, cluster: Cluster) -> str:
+    """Return what repairs the agent of a network, with a command."""
+    return _own_address(broken, cluster) or broken.remedy
+
+
+def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
+    """Return what gives calico-node the address of its own node; empty: nothing says that it has
+    another one.
+
+    By default it takes that of the first interface, which on hosts with bridges may be the same on
+    each of them (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflicts).
+    """
+    found = _TAKEN.search(broken.why)
+    foreign = found[1] if found is not None else _foreign_address(broken.pod, cluster)
+    if not foreign or _METHOD in _chosen(broken.pod):
+        return ""
+    way = f"let calico-node use the node's own address instead of {foreign}"
+    name = node_pods.daemon(broken.pod)
+    daemon = find(cluster, DAEMON_SET, broken.pod.namespace, name)
+    owner = daemon.controller if daemon is not None else None
+    if owner is not None:
+        kind, top = owner["kind"].text or "", owner["name"].text or ""
+        field = f"spec.calicoNetwork.nodeAddressAutodetectionV4 of {kind} {top}"
+        return typed(f"{way} ({field})", shell("kubectl", "edit", kind.lower(), argument(top)))
+    container = ("-n", broken.pod.namespace, "-c", "calico-node")
+    setting = f"{_METHOD}=kubernetes-internal-ip"
+    command = shell("kubectl", "set", "env", f"daemonset/{name}", *container, setting)
+    return typed(f"{way} ({_METHOD} of DaemonSet {name}), before another node restarts", command)
+
+
+def _foreign_address(pod: Object, cluster: Cluster) -> str:
+    """Return the address with which Calico announces the node of a pod, if that is none of the
+    node's own."""
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    announced = (node.annotations.get(_ANNOUNCED) or "").partition("/")[0] if node is not None else ""
+    if node is None or not announced or pod.labels.get("k8s-app") != "calico-node":
+        return ""
+    own = {each["address"].text for each in node.at("status", "addresses").items()}
+    return announced if own and announced not in own else ""
+
+
+def _chosen(pod: Object) -> set[str]:
+    """Return the settings of a pod that choose an address on purpose."""
+    boxes = pod.at("spec", "containers").items()
+    given = (each for box in boxes for each in box["env"].items() if each["value"].text != "first-found")
+    return {each["name"].text or "" for each in given}
+
+
+_METHOD: Final = "IP_AUTODETECTION_METHOD"
+_ANNOUNCED: Final = "projectcalico.org/IPv4Address"
+_TAKEN: Final = re.compile(r"already using the IPv[46] address ([\da-fA-F.:]{3,45})")
 
 
 def waits_for_migration(said: str, cluster: Cluster) -> str:

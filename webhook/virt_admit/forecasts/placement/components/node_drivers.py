@@ -18,7 +18,7 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -43,13 +43,21 @@ _NO_CLIENT: Final = re.compile(r"driver name ([\w.-]{1,253}) not found in the li
 """What the kubelet says (kubernetes/kubernetes:pkg/volume/csi/csi_client.go#newCsiDriverClient)."""
 
 
+@cached
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the drivers that a node lacks although another node has them, by node.
 
     Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the pod
     that registers it is gone and cannot come back, or if the kubelet says so.
     """
-    return cluster.cached(_lacking)
+    found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
+    known = frozenset[str]().union(*found.values())
+    lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
+    for node, driver in _reported(cluster):
+        if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
+            lost.setdefault(node, set()).add(driver)
+    absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
+    return {node: drivers for node, drivers in absent.items() if drivers}
 
 
 def missing(node: str, namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
@@ -64,9 +72,16 @@ def needed_by(namespace: str, claims: Iterable[str], cluster: Cluster) -> tuple[
     return tuple(dict.fromkeys(filter(None, (_driver(namespace, claim, cluster) for claim in claims))))
 
 
+@cached
 def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
     """Return for each node that a driver is not registered there, by driver, and which pod should do that."""
-    return cluster.cached(_reasons)
+    return {
+        node: {
+            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}".replace("; ", ", ")
+            for each in sorted(absent)  # each is one cause
+        }
+        for node, absent in lacking(cluster).items()
+    }
 
 
 def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()) -> FilterPipeline:
@@ -95,16 +110,6 @@ def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()
         filters.most_terms,
         filters.unread_namespaces,
     )
-
-
-def _reasons(cluster: Cluster) -> dict[str, dict[str, str]]:
-    return {
-        node: {
-            each: f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}".replace("; ", ", ")
-            for each in sorted(absent)  # each is one cause
-        }
-        for node, absent in lacking(cluster).items()
-    }
 
 
 def words(driver: str, node: str, cluster: Cluster) -> str:
@@ -163,17 +168,6 @@ def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
         node.name: frozenset(each["name"].text or "" for each in node.at("spec", "drivers").items())
         for node in cluster.known(CSI_NODE)
     }
-
-
-def _lacking(cluster: Cluster) -> dict[str, frozenset[str]]:
-    found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
-    known = frozenset[str]().union(*found.values())
-    lost = {node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()}
-    for node, driver in _reported(cluster):
-        if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
-            lost.setdefault(node, set()).add(driver)
-    absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
-    return {node: drivers for node, drivers in absent.items() if drivers}
 
 
 def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:

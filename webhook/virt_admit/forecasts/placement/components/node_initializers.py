@@ -17,7 +17,7 @@ from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -86,23 +86,20 @@ PATIENCE: Final = timedelta(minutes=15)
 """A controller that runs initializes a node within a minute; a cluster that is installed may first have to start it."""
 
 
+@cached
 def first(cluster: Cluster) -> WaitingNode | None:
     """Return a Ready node that has waited for too long; None: there is none. Another one that is added would wait as well."""
-    return cluster.cached(_first)
+    known = sorted(cluster.known(NODE), key=lambda node: node.name)
+    found = (of_node(node, cluster) for node in known if node.condition("Ready")["status"].text == "True")
+    return next(
+        (each for each in found if each is not None and each.since is not None and each.since >= PATIENCE), None
+    )
 
 
 def keeps_off(refusals: Mapping[str, str], cluster: Cluster) -> WaitingNode | None:
     """Return the same, if its taint alone keeps a pod off that node. ``refusals``: why each node refuses the pod."""
     found = first(cluster)
     return found if found is not None and refusals.get(found.node.name) == f"taint {found.key}" else None
-
-
-def _first(cluster: Cluster) -> WaitingNode | None:
-    known = sorted(cluster.known(NODE), key=lambda node: node.name)
-    found = (of_node(node, cluster) for node in known if node.condition("Ready")["status"].text == "True")
-    return next(
-        (each for each in found if each is not None and each.since is not None and each.since >= PATIENCE), None
-    )
 
 
 def _broken(key: str, cluster: Cluster) -> BrokenPod | None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from virt_admit.model.commands import argument, shell
+from virt_admit.model.commands import logs_of
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
@@ -73,7 +73,7 @@ def _owner(pod: Object) -> str:
 
 def logs(pod: Object) -> str:
     """Return the command that shows the logs of all containers of a pod."""
-    return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, "--all-containers")
+    return logs_of(pod, "--all-containers")
 
 
 _MULTUS: Final = ("kube-multus-ds", "multus", "rke2-multus", "rke2-multus-ds")

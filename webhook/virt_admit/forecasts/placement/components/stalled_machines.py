@@ -16,7 +16,7 @@ from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, json_patch, typed
 from virt_admit.model.kubernetes import clock, nodes
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DEPLOYMENT, IP_CLAIM, NODE, POD
 from virt_admit.model.kubernetes.objects import Object, Path
@@ -89,9 +89,20 @@ class StalledMachine(NamedTuple):
     remedy: str
 
 
+@cached
 def of_cluster(cluster: Cluster) -> Mapping[str, StalledMachine]:
     """Return the Machines that wait for a controller which does not run, by ``namespace/name``."""
-    return cluster.cached(_of_cluster)
+    idle = cluster.cached(_idle)
+    found: dict[str, StalledMachine] = {}
+    for machine in sorted(cluster.known(CAPI_MACHINE) if idle else (), key=lambda each: each.full_name):
+        age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
+        if machine.deleted or machine_nodes.node_name(machine, cluster) or age is None or age < _PATIENCE:
+            continue
+        cause = next(_causes(machine, idle, cluster), None)
+        if cause is not None:
+            lasts = f"Machine {machine.full_name} has no node for {clock.duration(age)}"
+            found[machine.full_name] = StalledMachine(machine, f"{lasts}: {cause.words}", cause.controller.remedy)
+    return found
 
 
 def here(cluster: Cluster) -> Sequence[StalledMachine]:
@@ -122,20 +133,6 @@ def _clusters(cluster: Cluster) -> frozenset[tuple[str, str]]:
 
 def _cluster(machine: Object) -> tuple[str, str]:
     return machine.namespace, machine.at("spec", "clusterName").text or ""
-
-
-def _of_cluster(cluster: Cluster) -> dict[str, StalledMachine]:
-    idle = cluster.cached(_idle)
-    found: dict[str, StalledMachine] = {}
-    for machine in sorted(cluster.known(CAPI_MACHINE) if idle else (), key=lambda each: each.full_name):
-        age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
-        if machine.deleted or machine_nodes.node_name(machine, cluster) or age is None or age < _PATIENCE:
-            continue
-        cause = next(_causes(machine, idle, cluster), None)
-        if cause is not None:
-            lasts = f"Machine {machine.full_name} has no node for {clock.duration(age)}"
-            found[machine.full_name] = StalledMachine(machine, f"{lasts}: {cause.words}", cause.controller.remedy)
-    return found
 
 
 class _Cause(NamedTuple):

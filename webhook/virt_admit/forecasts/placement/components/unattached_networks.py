@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import kubectl, logs_of, merge_patch, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
@@ -137,4 +137,4 @@ def _remedy(node: str, cluster: Cluster) -> str:
         )
     pod = next((each for each in node_pods.of_node(node, cluster) if _MULTUS in each.name), None)
     words = f"see why the CNI configuration of Multus is not the first one in /etc/cni/net.d on {node}"
-    return typed(words, shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace) if pod is not None else "")
+    return typed(words, logs_of(pod) if pod is not None else "")

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.model.commands import json_patch, kubectl, typed
 from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
@@ -85,22 +85,9 @@ class RefusedDns(NamedTuple):
         )
 
 
+@cached
 def refused_dns(cluster: Cluster) -> RefusedDns | None:
     """Return that a webhook that does not answer keeps cluster DNS down; None: nothing shows that."""
-    return cluster.cached(_refused_dns)
-
-
-def of_webhook(configuration: Object, webhook: Field, cluster: Cluster) -> RefusedDns | None:
-    """Return that one webhook keeps cluster DNS down; None: it does not, or another one does."""
-    found = refused_dns(cluster)
-    if found is None:
-        return None
-    other, named = found.webhook
-    same = other.kind == configuration.kind and other.name == configuration.name
-    return found if same and named["name"].text == webhook["name"].text else None
-
-
-def _refused_dns(cluster: Cluster) -> RefusedDns | None:
     if unlisted(cluster, POD):
         return None
     service = next((each for each in _DNS if _has_no_pod(each, cluster)), None)
@@ -120,6 +107,16 @@ def _refused_dns(cluster: Cluster) -> RefusedDns | None:
                 if _is_down(own, cluster) and not _has_just_begun(own, cluster):
                     return RefusedDns(service, (configuration, webhook))
     return None
+
+
+def of_webhook(configuration: Object, webhook: Field, cluster: Cluster) -> RefusedDns | None:
+    """Return that one webhook keeps cluster DNS down; None: it does not, or another one does."""
+    found = refused_dns(cluster)
+    if found is None:
+        return None
+    other, named = found.webhook
+    same = other.kind == configuration.kind and other.name == configuration.name
+    return found if same and named["name"].text == webhook["name"].text else None
 
 
 def _has_no_pod(service: tuple[str, str], cluster: Cluster) -> bool:

@@ -15,7 +15,7 @@ from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -74,12 +74,9 @@ def _state(away: Sequence[Object], cluster: Cluster) -> str:
     return f"{said} for {clock.duration(max(known))}" if known else said
 
 
+@cached
 def held(cluster: Cluster) -> Mapping[str, Obstacle]:
     """Return for pools whose update does not go on for at least half an hour, as nodes are away, the reason."""
-    return cluster.cached(_held)
-
-
-def _held(cluster: Cluster) -> dict[str, Obstacle]:
     found = {}
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
         away = [node for node in own if _stays_away(node, cluster)]

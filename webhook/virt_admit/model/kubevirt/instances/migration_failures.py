@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final
 
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, each
+from virt_admit.model.kubernetes.cluster import Cluster, cached, each
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
@@ -104,12 +104,9 @@ def is_of_post_copy(failure: Failure) -> bool:
     return USERFAULTFD in failure.text.lower()
 
 
+@cached
 def without_post_copy(cluster: Cluster) -> str:
     """Return the VM whose last migration failed since nodes forbid what post-copy needs; empty: none is known."""
-    return cluster.cached(_without_post_copy)
-
-
-def _without_post_copy(cluster: Cluster) -> str:
     suspects = chain(each(cluster, VMI, _failed_last), each(cluster, VMIM, _whose_failed))
     for vmi in filter(None, (find(cluster, VMI, *name) for name in sorted(set(filter(None, suspects))))):
         failed = in_a_row(vmi, cluster)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, each
+from virt_admit.model.kubernetes.cluster import Cluster, cached, each
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -29,12 +29,9 @@ def newly_obsolete(obj: Object, old: Object | None) -> frozenset[str]:
     return models if old is None else models - configuration.own_obsolete_models(old)
 
 
+@cached
 def vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return the known VMs by the CPU model that they name, and running VMIs whose VM cannot be read."""
-    return cluster.cached(_vms_by_model)
-
-
-def _vms_by_model(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     seen = set()
     for name, model in each(cluster, VM, _of_vm):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
@@ -163,12 +163,9 @@ def _name_without_node(vmi: Object) -> str:
     return vmi.full_name if running(vmi) and not vmi.at("status", "nodeName").text else ""
 
 
+@cached
 def occupied(cluster: Cluster) -> Collection[str]:
     """Return the names of the nodes on which a known VMI runs."""
-    return cluster.cached(_occupied)
-
-
-def _occupied(cluster: Cluster) -> tuple[str, ...]:
     return tuple(cluster.cached(by_node))
 
 

@@ -64,6 +64,13 @@ def _template_steps(obj: Object) -> tuple[str, ...]:
     return () if kind is kinds.VMI else _NOWHERE
 
 
+def keeps_state(vmi: Object) -> bool:
+    """Return whether the vTPM or EFI state of a VMI outlives a restart, in a claim of its own."""
+    domain = vmi_spec(vmi)["domain"]
+    efi = domain.at("firmware", "bootloader", "efi", "persistent")
+    return domain.at("devices", "tpm", "persistent").boolean is True or efi.boolean is True
+
+
 def run_strategy(spec: Field) -> str | None:
     """Return the run strategy of a VM spec, derived from ``running`` if needed; None if neither is set, or both."""
     running, strategy = spec.map.get("running"), spec.map.get("runStrategy")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import NAMESPACE, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
@@ -93,12 +93,9 @@ class LauncherSettings:
     """The same of VMs with dedicated CPUs, or with limits equal to requests."""
 
 
+@cached
 def settings(cluster: Cluster) -> LauncherSettings:
     """Return KubeVirt's settings as far as they are known."""
-    return cluster.cached(_settings)
-
-
-def _settings(cluster: Cluster) -> LauncherSettings:
     kubevirt = known_or_none(configuration.kubevirt_in_effect, cluster) or Object({})
     found = kubevirt.at("spec", "configuration")
     developer = found["developerConfiguration"]

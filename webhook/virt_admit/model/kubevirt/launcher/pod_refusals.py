@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, feature_gates, versions
 from virt_admit.model.messages import names
 
 _PRIORITY_CLASS: Final = kinds.guess("scheduling.k8s.io/v1", "PriorityClass")._replace(
@@ -109,7 +109,55 @@ def _quota(refused: _Refused) -> str:
     listed = (each.partition(" for: ")[0].split(",") for each in refused.found[2].split("; "))
     missing = names(dict.fromkeys(name.strip() for part in listed for name in part if name.strip()))
     words = f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
-    return typed(f"{words}, or change the quota", kubectl("edit", RESOURCE_QUOTA, refused.found[1], refused.namespace))
+    if "limits." not in missing:
+        return typed(words, refused.edit)
+    own = _instancetype(refused)
+    ways = [f"add a LimitRange to {refused.namespace} with default limits as large as its VMs need"]
+    ways += [words] if not own else []
+    gate = _automatic_limits(refused.cluster)
+    if gate is not None:
+        ways.insert(0, f"{gate[0]}, so that KubeVirt sets {missing} as ResourceQuota {refused.found[1]} demands")
+    shown = kubectl("describe", RESOURCE_QUOTA, refused.found[1], refused.namespace)
+    command = gate[1] if gate is not None else shown if own else refused.edit
+    why = f" (its own resources cannot have limits, as it uses instance type {own})" if own else ""
+    return typed(f"{', or '.join(ways)}{why}", command)
+
+
+def _instancetype(refused: _Refused) -> str:
+    """Return the instance type of a VM, with which KubeVirt accepts no resources of the VM itself;
+    empty: it has none.
+
+    Source: kubevirt/kubevirt:pkg/instancetype/apply (conflicts of the VMI spec).
+    """
+    obj = refused.obj
+    notes = (obj.annotations.get(f"kubevirt.io/{scope}instancetype-name") for scope in ("", "cluster-"))
+    return obj.at("spec", "instancetype", "name").text or next(filter(None, notes), "")
+
+
+def _automatic_limits(cluster: Cluster) -> tuple[str, str] | None:
+    """Return how KubeVirt is told to set limits itself, and the command; None: it does, cannot, or
+    that is not known.
+
+    From release 1.5 it always does in a namespace whose quota has limits
+    (pkg/virt-config/featuregate/inactive.go).
+    """
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    release = versions.kubevirt_version(cluster) if found is not None else None
+    if found is None or release is None or not _SINCE <= release < _ALWAYS:
+        return None
+    if any(gate.name == _GATE and gate.enabled for gate in feature_gates.kubevirt_gates(found)):
+        return None
+    hco = configuration.known_or_none(configuration.hyperconverged, cluster)
+    if hco is not None:  # it writes the gates of KubeVirt
+        words = f"enable feature gate autoResourceLimits of HyperConverged {hco.full_name}"
+        return words, kubectl("edit", HCO, hco.name, hco.namespace)
+    words = f"enable feature gate {_GATE} of KubeVirt {found.full_name}"
+    return words, kubectl("edit", KUBEVIRT, found.name, found.namespace)
+
+
+_GATE: Final = "AutoResourceLimitsGate"
+_SINCE: Final = versions.Version(1, 1)
+_ALWAYS: Final = versions.Version(1, 5)
 
 
 def _namespace(refused: _Refused) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds, nodes
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, Kind
 from virt_admit.model.kubernetes.nodes import WORKER
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -290,9 +290,14 @@ def own_obsolete_models(obj: Object) -> frozenset[str]:
     return PREDEFINED_OBSOLETE | {item.text for item in models.items() if item.text}
 
 
+@cached
 def obsolete_models(cluster: Cluster) -> frozenset[str]:
     """Return the models that the node labeller removes from all nodes, as far as known; never raises."""
-    return cluster.cached(_obsolete_models)
+    kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
+    if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
+        return own_obsolete_models(kubevirt_)
+    hyperconverged_ = known_or_none(hyperconverged, cluster)
+    return PREDEFINED_OBSOLETE if hyperconverged_ is None else own_obsolete_models(hyperconverged_)
 
 
 def demand_obsolete_models(cluster: Cluster) -> None:
@@ -304,14 +309,6 @@ def demand_obsolete_models(cluster: Cluster) -> None:
     kubevirt_ = kubevirt_in_effect(cluster)
     if kubevirt_ is None or not setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
         hyperconverged(cluster)
-
-
-def _obsolete_models(cluster: Cluster) -> frozenset[str]:
-    kubevirt_ = known_or_none(kubevirt_in_effect, cluster)
-    if kubevirt_ is not None and setting(kubevirt_, Setting.OBSOLETE_CPU_MODELS).map:
-        return own_obsolete_models(kubevirt_)
-    hyperconverged_ = known_or_none(hyperconverged, cluster)
-    return PREDEFINED_OBSOLETE if hyperconverged_ is None else own_obsolete_models(hyperconverged_)
 
 
 def default_cpu_model(cluster: Cluster) -> str:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, json_patch, shell, typed
 from virt_admit.model.kubernetes import clock, service_endpoints, webhook_requests
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.json_patch import Patch, PatchVerb
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -177,12 +177,9 @@ _GOES_ON: Final = {
 """What an operator does that goes on with the removal."""
 
 
+@cached
 def kubevirt(cluster: Cluster) -> RemovedProduct | None:
     """Return the KubeVirt of which nothing runs any more; None: something does, or that cannot be determined."""
-    return cluster.cached(_kubevirt)
-
-
-def _kubevirt(cluster: Cluster) -> RemovedProduct | None:
     for each in cluster.known(KUBEVIRT) if any(obj.deleted for obj in cluster.known(KUBEVIRT)) else ():
         try:
             found = of(each, KUBEVIRT, cluster)

@@ -9,7 +9,7 @@ import enum
 import re
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.settings.configuration import hyperconverged, known_or_none, kubevirt, require_kubevirt
 
@@ -37,12 +37,9 @@ def parse_version(text: str | None) -> Version | None:
     return Version(*(int(part or 0) for part in found.groups())) if found else None
 
 
+@cached
 def kubevirt_version(cluster: Cluster) -> Version | None:
     """Return the running release, from ``status.observedKubeVirtVersion``; None: unknown, treated as the newest."""
-    return cluster.cached(_kubevirt_version)
-
-
-def _kubevirt_version(cluster: Cluster) -> Version | None:
     kubevirt_ = known_or_none(kubevirt, cluster)
     return parse_version(kubevirt_.at("status", "observedKubeVirtVersion").text) if kubevirt_ is not None else None
 

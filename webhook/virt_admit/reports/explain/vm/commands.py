@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
+from virt_admit.forecasts.drain.guests import frozen_guests
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_left
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel, way_to_stay
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
@@ -50,7 +51,7 @@ def of_running(found: FoundVm, state: VmState, events: Sequence[EventForecast], 
     elif state.failure is not None and state.failure.migration:
         yield shell("kubectl", "get", "vmim", argument(state.failure.migration), *where, "-o", "yaml")
     starts = any(each.event is VmEvent.MIGRATION and each.outcome == EventEffect.STARTS for each in events)
-    if starts and not state.holders:  # else it waits for the same places
+    if starts and not state.holders and not frozen_guests.is_frozen(found.obj):  # else it waits for the same places
         yield shell("virtctl", "migrate", name, *where)
     if state.state is State.QUOTA or any("Quota" in each.reason for each in events):
         yield shell("kubectl", "describe", "resourcequota", *where)

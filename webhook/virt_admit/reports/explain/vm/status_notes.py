@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
-from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, frozen_guests, paused_guests
 from virt_admit.forecasts.drain.starts import evicted_launchers, hotplug_phases, unattached_volumes, waiting_disks
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
@@ -129,9 +129,8 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
     )
     if (said := stuck_starts.unsynchronized(vmi)) and not any(unattached_volumes.hotplugged(vmi, cluster)):
         yield f"{stuck_starts.synchronizer(vmi)}: {cut(said, _LONGEST)}"
-    if vmi.at("status", "fsFreezeStatus").text == "frozen":
-        thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", namespace)
-        yield f"its file systems are frozen, so its applications cannot write: {thaw}"
+    if frozen := frozen_guests.words(vmi, cluster):
+        yield frozen
     if vmis.OUTDATED in vmi.labels:
         restart = "" if changed_disks.brief(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)

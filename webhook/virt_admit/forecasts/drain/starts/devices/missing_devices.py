@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.starts.devices.unreported_devices import HARVEST
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.commands import logs_of, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.reads import Reads
@@ -161,8 +161,7 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
     if bridge := node_bridges.bridge(device):
         return f"{node_bridges.remedy(bridge, [name for name, other in absent if other == device], cluster)}{elsewhere}"
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
-        handler = virt_handlers.pod(cluster, node)
-        logs = shell("kubectl", "logs", argument(handler.name), "-n", handler.namespace) if handler else ""
+        logs = virt_handlers.logs(cluster, node)
         nodes = [name for name, other in absent if other == device]
         if _without_kvm(device, nodes, candidates.scheduler(cluster)):
             words = (
@@ -188,4 +187,4 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         else ""
     )
     words = f"repair or restart the device plugin {plugin.name} on {node}, which then offers it again{passthrough}{elsewhere}"
-    return typed(words, shell("kubectl", "logs", argument(plugin.name), "-n", plugin.namespace))
+    return typed(words, logs_of(plugin))

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.model import node_bridges
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import kubectl, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
@@ -154,9 +154,8 @@ def remedy(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> st
         begin = "restart" if lost is not None else "see the log of"
         return typed(f"{begin} {who(device, cluster)} for {device} on {node}", listed)
     if lost is None or pod.condition("Ready")["status"].text == "False":
-        logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
         what = "is not ready" if lost is not None else f"finds devices of {device} not healthy"
-        return typed(f"see why {pod.name} on {node} {what}", logs)
+        return typed(f"see why {pod.name} on {node} {what}", logs_of(pod))
     again = "which reports its devices again when it starts; VMs that run go on"
     return typed(f"restart {pod.name} on {node}, {again}", kubectl("delete", POD, pod.name, pod.namespace))
 

@@ -42,14 +42,8 @@ def of(vmi: Object, cluster: Cluster) -> EndedLaunchers | None:
         "status.activePods of the VMI still "
         f"names launcher pods that have ended: {called}"
     )
-    delete = shell(
-        "kubectl",
-        "delete",
-        "pod",
-        *(argument(pod.name) for pod in ended),
-        "-n",
-        vms.namespace_of(vmi),
-    )
+    named = (argument(pod.name) for pod in ended)
+    delete = shell("kubectl", "delete", "pod", *named, "-n", vms.namespace_of(vmi))
     pods = "pod that has" if len(ended) == 1 else "pods that have"
     ways = f"delete only the launcher {pods} ended; KubeVirt with kubevirt#18287 does not name such pods"
     return EndedLaunchers(words, typed(ways, delete))
@@ -57,7 +51,7 @@ def of(vmi: Object, cluster: Cluster) -> EndedLaunchers | None:
 
 def _ended(vmi: Object, cluster: Cluster) -> Sequence[Object]:
     """Return the pods of a VMI that have ended, exist and are named as active."""
-    own = vm_states_motion.motion(cluster).pods.get((vms.namespace_of(vmi), vmi.name), ())
+    own = vm_states_motion.pods(vmi, cluster)
     active = vmi.at("status", "activePods").map
     return [
         pod

@@ -40,8 +40,7 @@ def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
 
     A claim of a data volume is judged with that.
     """
-    current = clock.now(cluster)
-    since = current - _RECENT if current is not None else None
+    since = clock.ago(_RECENT, cluster)
     for volume in vms.vmi_spec(vm)["volumes"].items():
         name = volume.at("persistentVolumeClaim", "claimName").text
         claim = find(cluster, PVC, vms.namespace_of(vm), name) if name else None

@@ -1,0 +1,115 @@
+"""A Cluster of Cluster API that is paused is named by the drain of its VMs, by the upgrade and by
+its pools."""
+
+from tests.healthy.parts import ago
+from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.control import held_operators
+from virt_admit.forecasts.drain.vmi_evictions import Effect
+from virt_admit.forecasts.upgrade import pool_obstacles
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.node_updates.operators import paused_clusters
+
+OF_TEAM = {"cluster.x-k8s.io/cluster-name": "team"}
+UNPAUSE = """kubectl patch clusters.cluster.x-k8s.io team -n tenant --type=merge -p '{"spec":{"paused":false}}'"""
+
+
+def owner(*, since, paused=True):
+    conditions = [{"type": "Paused", "status": "True", "lastTransitionTime": since}]
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": "team", "namespace": "tenant"},
+        "spec": {"paused": paused},
+        "status": {"conditions": conditions},
+    }
+
+
+def pool(generation=2):
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "MachineDeployment",
+        "metadata": {"name": "md", "namespace": "tenant", "generation": generation},
+        "spec": {"clusterName": "team"},
+        "status": {"observedGeneration": 1},
+    }
+
+
+VMI = {
+    "apiVersion": "kubevirt.io/v1",
+    "kind": "VirtualMachineInstance",
+    "metadata": {
+        "name": "md-1",
+        "namespace": "infra",
+        "labels": {
+            **OF_TEAM,
+            "capk.cluster.x-k8s.io/kubevirt-machine-name": "md-1",
+            "capk.cluster.x-k8s.io/kubevirt-machine-namespace": "tenant",
+        },
+    },
+    "spec": {"evictionStrategy": "External"},
+    "status": {"phase": "Running", "nodeName": "n1"},
+}
+
+
+def capk(ready="True"):
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "capk-controller-manager-1", "namespace": "capk-system"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+def world(*items):
+    return Snapshot(map(Object, items), ["*"], time=ago())
+
+
+def reaction(*items):
+    return vmi_evictions.reaction(Object(VMI), world(VMI, *items))
+
+
+def test_a_vm_of_a_paused_cluster():
+    found = reaction(owner(since=ago(minutes=200)), capk())
+
+    assert found.effect is Effect.ATTENDED
+    assert "has to move it, but Cluster tenant/team is paused for 3 h 20 (spec.paused)" in found.reason
+    assert found.remedy == f"make sure that no clusterctl move runs, then unpause it: {UNPAUSE}"
+
+
+def test_a_controller_that_is_ready_is_not_doubted():
+    assert "its pod capk-system/capk-controller-manager-1 is ready" in reaction(capk()).reason
+    assert "whether that runs is not known" in reaction(capk(ready="False")).reason
+    assert "paused" not in reaction(owner(since=ago(hours=2), paused=False)).reason
+
+
+def test_an_upgrade_names_it_where_a_change_waits():
+    (found,) = held_operators.of_cluster(world(owner(since=ago(hours=2)), pool()))
+
+    assert "so Cluster API does nothing for it: a change of MachineDeployment md waits" in found.reason
+    assert found.remedy.endswith(UNPAUSE)
+
+
+def test_a_move_that_runs_and_one_for_which_nothing_waits():
+    assert held_operators.of_cluster(world(owner(since=ago(minutes=9)), pool())) == ()
+    assert held_operators.of_cluster(world(owner(since=ago(hours=2)), pool(generation=1))) == ()
+
+
+def test_the_pool_of_a_paused_cluster():
+    paused = world(owner(since=ago(hours=2)), pool())
+    (found,) = pool_obstacles.paused(Object(pool()), paused)
+
+    assert found.reason.startswith("Cluster tenant/team is paused for 2 h (spec.paused)")
+    assert list(pool_obstacles.paused(Object(pool()), world(owner(since=ago(), paused=False)))) == []
+    assert paused_clusters.of_vmi(Object({**VMI, "metadata": {"name": "a", "namespace": "b"}}), paused) is None
+
+
+def test_a_pool_that_is_paused_by_an_annotation():
+    marked = pool()
+    marked["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": "true"}
+    (found,) = pool_obstacles.paused(Object(marked), world(marked))
+
+    assert "MachineDeployment tenant/md is paused (annotation cluster.x-k8s.io/paused)" in found.reason
+    assert found.remedy.endswith(
+        "kubectl annotate machinedeployments.cluster.x-k8s.io md -n tenant cluster.x-k8s.io/paused-"
+    )

@@ -1,0 +1,96 @@
+"""Guests whose file systems are frozen: for a copy of their disks, or since what froze them did not
+thaw them.
+
+virt-launcher thaws a guest by itself after five minutes, unless the freeze asks for another time.
+Velero freezes and thaws guests with the hooks on the pods of VMs while it copies their claims. To
+thaw a guest during the copy spoils it. Sources: kubevirt/kubevirt:cmd/virt-freezer/virt-freezer.go,
+:pkg/virt-launcher/virtwrap/manager.go#FreezeVMI, :docs/freeze.md;
+vmware-tanzu/velero:pkg/apis/velero/v1/backup_types.go#BackupPhaseInProgress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VM_SNAPSHOT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.messages import names
+
+_VOLUME_SNAPSHOT: Final = kinds.guess("snapshot.storage.k8s.io/v1", "VolumeSnapshot")
+_BACKUP: Final = kinds.guess("velero.io/v1", "Backup")
+"""Only snapshots of a cluster hold them."""
+_THAWED_WITHIN: Final = timedelta(minutes=5)
+
+
+def is_frozen(vmi: Object) -> bool:
+    """Return whether KubeVirt reports that the file systems of a guest are frozen."""
+    return vmi.at("status", "fsFreezeStatus").text == "frozen"
+
+
+def words(vmi: Object, cluster: Cluster) -> str:
+    """Return that a guest is frozen, for which copy, and what thaws it; empty: it is not."""
+    if not is_frozen(vmi):
+        return ""
+    begin = "its file systems are frozen"
+    thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", vms.namespace_of(vmi))
+    cannot, default = "so its applications cannot write", f"after {clock.duration(_THAWED_WITHIN)} by default"
+    copies = list(_copies(vmi, cluster))
+    backups = [f"Backup {each.full_name}" for each in _backups(vmi, cluster)]
+    young = [each for each in copies if (_age(each, cluster) or _NONE) < _THAWED_WITHIN]
+    if young or (backups and not copies):
+        what = names([*backups, *(f"{each.kind} {each.name}" for each in young)])
+        return f"{begin} for {what}, {cannot}. That ends by itself: KubeVirt thaws them {default}"
+    if copies:
+        first = copies[0]
+        age = clock.duration(_age(first, cluster) or _NONE)
+        open_end = f"{first.kind} {first.name} is not complete after {age}"
+        return f"{begin}, {cannot}. {open_end}. Once no copy of its disks needs the freeze: {thaw}"
+    return f"{begin}, {cannot}. KubeVirt thaws them {default}. If they stay frozen, and no backup of it runs: {thaw}"
+
+
+_NONE: Final = timedelta()
+
+
+def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
+    """Yield the snapshots of a VM and of its claims that are not complete, the newest first."""
+    namespace, claims = vms.namespace_of(vmi), set(launcher_pod.claims(vmi["spec"]))
+    found = [
+        each
+        for each in cluster.known(_VOLUME_SNAPSHOT, namespace)
+        if each.at("spec", "source", "persistentVolumeClaimName").text in claims
+    ]
+    found += [
+        each
+        for each in cluster.known(VM_SNAPSHOT, namespace)
+        if (each.at("spec", "source", "kind").text, each.at("spec", "source", "name").text)
+        == ("VirtualMachine", vmi.name)
+    ]
+    open_ends = [each for each in found if not each.deleted and not _is_complete(each)]
+    yield from sorted(open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True)
+
+
+def _is_complete(snapshot: Object) -> bool:
+    status = snapshot["status"]
+    return status["readyToUse"].boolean is True or status["phase"].text in ("Succeeded", "Failed")
+
+
+def _backups(vmi: Object, cluster: Cluster) -> Iterator[Object]:
+    """Yield the backups of Velero that run now and cover the namespace of a VM."""
+    namespace = vms.namespace_of(vmi)
+    for backup in cluster.known(_BACKUP):
+        included = {each.text for each in backup.at("spec", "includedNamespaces").items()}
+        excluded = {each.text for each in backup.at("spec", "excludedNamespaces").items()}
+        covered = (not included or not included.isdisjoint(("*", namespace))) and namespace not in excluded
+        if covered and backup.at("status", "phase").text == "InProgress":
+            yield backup
+
+
+def _age(snapshot: Object, cluster: Cluster) -> timedelta | None:
+    return clock.since(snapshot.metadata["creationTimestamp"].text, cluster)

@@ -1,0 +1,45 @@
+"""A Cluster of Cluster API, or a part of it, is paused for longer than an hour.
+
+**Why.** ``clusterctl move`` pauses a Cluster, and one that fails leaves it paused. No update,
+scaling or remediation of it happens, and no error or event says so. A warning names what waits for
+it; without that it is only reported.
+
+**Fix.** Make sure that no ``clusterctl move`` runs, and set ``spec.paused`` of the Cluster to
+false.
+"""
+
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
+from virt_admit.model.messages import advice_of, command_of
+from virt_admit.model.node_updates.operators import paused_clusters
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
+
+
+@rule(
+    kinds=(CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT),
+    reads=paused_clusters.READS,
+    action=Action.WARN,
+    urgency=Urgency.STUCK,
+    event="UpdateHeld",
+    at_admission=False,
+    sources=(
+        "kubernetes-sigs/cluster-api:util/paused/paused.go",
+        "https://github.com/kubernetes-sigs/cluster-api/issues/7407",
+    ),
+)
+def check(obj: Object, context: Context) -> Findings:
+    paused = paused_clusters.of(obj, context.cluster)
+    if paused is None or not paused_clusters.is_long(paused):
+        return
+    is_cluster = obj.kind == CAPI_CLUSTER.kind
+    if not paused.waiting and not is_cluster:
+        return
+    path = obj.at("spec", "paused").path if is_cluster else obj.annotation(paused_clusters.PAUSED).path
+    nothing = "" if paused.waiting else ", no machine is made, updated or remediated"
+    then = advice_of(paused.remedy)
+    yield Finding(
+        path,
+        check.first_that_fits(path, f"{paused.reason}{nothing}. {then}", f"{paused.title}. {then}"),
+        value=True,
+        max_action=Action.DENY if paused.waiting else Action.AUDIT,
+        command=command_of(paused.remedy),
+    )
