@@ -112,7 +112,7 @@ def test_what_may_not_be_listed_is_unseen(check, api):
     code, out, err = check("vm.yaml", "--live", "--select", RULE, vm=DISK + "---\n" + DISK.replace("shop", "other"))
     assert code == 0
     assert out.count("unseen: ") == 2
-    assert "forbidden: this account may not list persistentvolumeclaims. " in err
+    assert "forbidden: this account may not list persistentvolumeclaims, so " in err
 
 
 def test_a_cluster_that_does_not_answer(check, api):

@@ -61,7 +61,7 @@ def test_a_kind_that_may_not_be_listed(live, kind):
     assert code == 0
     assert any(what.startswith(kind.resource) for what in data["unseen"]), data["unseen"]
     _, text = run("vm/db", form="text")
-    assert f"forbidden: this account may not list {kind.resource}. Ask the cluster administrator for: " in text
+    assert f"forbidden: this account may not list {kind.resource}, so what rests on it is not judged. Ask " in text
     assert f"kubectl auth can-i list {kind.resource}" in text
 
 

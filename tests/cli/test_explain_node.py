@@ -99,7 +99,7 @@ def test_what_may_not_be_read_is_null_and_forbidden(explain, kind, resource):
         assert data["outage"]["survives"] is None
         assert data["outage"]["vms"][0]["outcome"] == "unknown"
     _, text = explain(*objects, unreadable=(resource,), form="text")
-    assert f"forbidden: this account may not list {resource}. Ask the cluster administrator for: " in text
+    assert f"forbidden: this account may not list {resource}, so what rests on it is not judged. Ask " in text
     assert "cannot be determined" in text
 
 

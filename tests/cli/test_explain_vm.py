@@ -187,7 +187,7 @@ def test_what_may_not_be_read_is_null_and_forbidden(explain, kind, resource, key
     assert any(what.startswith(resource) for what in data["unseen"])
     assert any(command.startswith(f"kubectl auth can-i list {resource}") for command in data["commands"])
     _, text = explain(*objects, unreadable=(resource,), form="text")
-    assert f"forbidden: this account may not list {resource}. Ask the cluster administrator for: " in text
+    assert f"forbidden: this account may not list {resource}, so what rests on it is not judged. Ask " in text
     assert "cannot be determined" in text
 
 

@@ -195,7 +195,8 @@ def test_a_kind_that_should_be_judged_and_may_not_be_listed(scan, api):
     api.forbidden.add(path_of(VM))
     code, out, err = scan("--select", RULE)
     assert (code, out) == (2, "")
-    assert "forbidden: this account may not list virtualmachines.kubevirt.io. Ask " in err.splitlines()[-1]
+    said = "forbidden: this account may not list virtualmachines.kubevirt.io, so what rests on it is not judged. Ask "
+    assert said in err.splitlines()[-1]
 
 
 def test_a_kind_that_is_only_looked_up_and_may_not_be_listed(scan, api):
@@ -208,7 +209,7 @@ def test_a_kind_that_is_only_looked_up_and_may_not_be_listed(scan, api):
     assert "VirtualMachine/shop/bad: unseen: not available: " in out
     assert "persistentvolumeclaims shop/disk [vm-live-migrate-not-migratable]" in out
     assert "1 rule could not read the data it needs" in err
-    assert "forbidden: this account may not list persistentvolumeclaims. " in err
+    assert "forbidden: this account may not list persistentvolumeclaims, so " in err
     assert scan("--select", "vm-live-migrate-not-migratable", "--strict")[0] == 1
 
 

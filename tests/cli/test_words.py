@@ -94,10 +94,27 @@ def test_a_live_scan_does_not_advise_live(tmp_path, monkeypatch):
     assert "--live" not in out + err
 
 
+@pytest.mark.parametrize("target", ["v1.6.2", "v1.5.2"])
+def test_a_scan_says_that_kubevirt_is_being_updated(cluster, target):
+    progressing = {"type": "Progressing", "status": "True", "reason": "UpdateInProgress"}
+    status = {"observedKubeVirtVersion": "v1.5.2", "targetKubeVirtVersion": target, "conditions": [progressing]}
+    metadata = {"name": "kubevirt", "namespace": "kubevirt"}
+    kubevirt = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "status": status}
+    _, out, err = run("scan", "--cluster", cluster(node("worker-1"), kubevirt))
+    assert ("The update of KubeVirt from v1.5.2 to v1.6.2 goes on" in err) is (target == "v1.6.2")
+    assert "update of KubeVirt" not in out
+
+
 class TestForbidden:
     """Missing rights are called forbidden, with the right to ask for, and never read as a cluster without VMs."""
 
     RIGHT = "kubectl create clusterrole virt-admit-reader --verb=get,list --resource="
+
+    def test_secrets_are_never_asked_for(self, cluster):
+        code, out, _ = run("drain", "--all", "--cluster", cluster(node("worker-1"), unreadable=["secrets"]))
+        assert (code, "forbidden" in out) == (0, False)
+        code, _, err = run("scan", "--cluster", cluster(node("worker-1"), unreadable=["secrets"]))
+        assert (code, "forbidden" in err) == (0, False)
 
     @pytest.mark.parametrize("kinds", [(VMI,), (VMI, POD), (VMI, POD, VMIM), (NODE, VMI, POD)])
     @pytest.mark.parametrize("verb", [("drain", "--all"), ("drain", "--all", "--summary"), ("upgrade",)])
@@ -107,7 +124,7 @@ class TestForbidden:
         code, out, _ = run(*verb, "--cluster", cluster(*items, unreadable=names))
         assert code == 2
         assert not re.search(r"\b(0|no) VMs?\b|without VMs", out), out
-        assert f"forbidden: this account may not list {', '.join(names)}. Ask the cluster administrator for: " in out
+        assert f"forbidden: this account may not list {', '.join(names)}, so what rests on " in out
         assert f"{self.RIGHT}{','.join(names)}" in out
 
     def test_of_a_live_cluster(self, tmp_path, monkeypatch):

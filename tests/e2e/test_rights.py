@@ -202,7 +202,7 @@ def test_without_its_role_the_scan_sees_nothing(plane: ControlPlane) -> None:
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(REFUSED)]
     rules = load_rules().in_scan
     wanted = {str(kind) for kind in (*rules.kinds, *looked_up_kinds(rules))}
-    assert set(line.removeprefix(REFUSED).partition(". ")[0].split(", ")) == wanted
+    assert set(line.removeprefix(REFUSED).partition(", so ")[0].split(", ")) == wanted
 
 
 def doctor(config: Path) -> tuple[int, dict[str, set[str]]]:

@@ -7,8 +7,6 @@ from .parts import Object
 
 YES = frozenset({True})
 UNKNOWN = frozenset({None})
-# Either answer is right: the verdict rests on a race that nothing in the API decides.
-RACE = frozenset({True, None})
 
 NO_CHECK = frozenset({"node-without-health-check"})
 COVERED: frozenset[str] = frozenset()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .case import COVERED, NEVER_UPDATED, RACE, UNKNOWN, YES, Healthy, all_yes
+from .case import COVERED, UNKNOWN, YES, Healthy, all_yes
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
 from .parts import Object, budget, conditions, deployment, namespaces, node, obj, owner, service, snapshot, webhook
 from .releases import MASTERS, TAINT, WORKERS
@@ -40,10 +40,10 @@ def k3s() -> Healthy:
         "k3s-single-node",
         source,
         snapshot(items),
-        {"edge": RACE},
+        {"edge": YES},
         {"app": "waits for its node"},
-        upgrade=RACE,
-        findings=NEVER_UPDATED,
+        upgrade=YES,
+        findings=COVERED,
     )
 
 

@@ -79,7 +79,7 @@ def devices() -> Healthy:
         items += machine(name, place, (1, 7), disks=[name], **options) + claim(name)
     source = "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculateLiveMigrationCondition"
     outcomes = {"sriov": "migrates", "gpu": "restarts elsewhere", "huge": "migrates"}
-    return Healthy("devices", source, snapshot(items), NODES, outcomes, findings=NO_CHECK | NEVER_UPDATED)
+    return Healthy("devices", source, snapshot(items), NODES, outcomes, findings=NO_CHECK)
 
 
 def shut_down() -> Healthy:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from .case import COVERED, NEVER_UPDATED, RACE, YES, Healthy, all_yes
+from .case import COVERED, YES, Healthy, all_yes
 from .clusters import postgres
 from .machines import NON_SHARED, claim, kubevirt, machine, storage_class
 from .parts import Object, budget, conditions, deployment, namespaces, node, obj, owner, pod, snapshot
@@ -348,10 +348,10 @@ def single_node() -> Healthy:
         "openshift-single-node",
         source,
         snapshot(items),
-        {"sno": RACE},
+        {"sno": YES},
         {"web": "waits for its node"},
-        upgrade=RACE,
-        findings=NEVER_UPDATED,
+        upgrade=YES,
+        findings=COVERED,
     )
 
 

@@ -110,7 +110,7 @@ def test_live_migrate_is_not_advised_to_a_vm_that_cannot_migrate(tmp_path):
 
 def test_what_hyperconverged_writes_is_not_edited(tmp_path):
     report = text_of("openshift-single-node", tmp_path, "scan")
-    assert "KubeVirt/openshift-cnv/kubevirt-kubevirt-hyperconverged: warn" in report
+    assert "KubeVirt/openshift-cnv/kubevirt-kubevirt-hyperconverged" in report
     assert "kubectl edit kubevirt " not in report
 
 

@@ -46,6 +46,8 @@ ASSUMES: Final = frozenset(
         "vm-live-migrate-not-migratable",
         "vm-reboot-stays-off",
         "vm-running-deprecated",
+        "workload-update-disabled",
+        "workload-update-evict-only",
     )
 )
 """Rules that assume what is usual where they could not read what makes an exception, such as a feature gate."""

@@ -298,6 +298,26 @@ def test_virt_api_on_the_drained_node_alone_keeps_vms_that_are_shut_down_too(rel
     assert drained(*OFF, controller, setting).drainable is True
 
 
+def test_the_vms_of_the_only_node_are_evicted_together_with_virt_api():
+    only = NODES[:1]
+    parts = [component(name, "a") for name in ("virt-api", "virt-controller")]
+    found = drained(*OFF, *parts, running("v1.6.0"), nodes=only)
+    assert found.drainable is True
+    assert outcomes(found) == {"cache": VmOutcome.AWAITS_NODE}
+    (note,) = found.notes
+    assert "uncordon a, wait until virt-api is Ready, and repeat the drain" in note
+    assert drained(*OFF, *parts, running("v1.4.0"), nodes=only).notes == ()
+    assert drained(*parts, running("v1.6.0"), nodes=only).notes == ()
+
+    migrating = drained(*VMS, *parts, running("v1.6.0"), nodes=only)
+    assert migrating.drainable is False
+    assert not any("Add a node" in problem.remedy for row in migrating.forecasts for problem in row.problems)
+    assert migrating.pods.blockers == ()
+
+    gone = [deployment("virt-api"), deployment("virt-controller"), running("v1.6.0")]
+    assert drained(*OFF, *gone, nodes=only).drainable is False
+
+
 @pytest.mark.parametrize(("ready", "names"), [("False", ("c",)), ("True", ("b", "c"))])
 def test_a_node_whose_virt_handler_is_not_ready_is_no_candidate(ready, names):
     (row,) = drained(*VMS, component("virt-handler", "b", ready=ready)).forecasts
@@ -311,6 +331,25 @@ def test_a_component_may_have_pods_that_were_not_read():
     found = plan(Snapshot([*NODES, *VMS, pinned], ["*"], ["pods"]), "a").nodes[0]
     assert found.drainable is None
     assert found.pods.blockers == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "target", "says"), [("True", "v1.6.2", True), ("True", "v1.5.2", False), ("False", "v1.6.2", False)]
+)
+def test_an_update_of_kubevirt_that_goes_on_is_a_note(status, target, says):
+    progressing = {"type": "Progressing", "status": status, "reason": "UpdateInProgress"}
+    progressing["lastTransitionTime"] = "2026-01-01T11:55:00Z"
+    updated = kubevirt(
+        status={
+            "observedKubeVirtVersion": "v1.5.2",
+            "targetKubeVirtVersion": target,
+            "conditions": [progressing, {"type": "Degraded", "status": status}],
+        }
+    )
+    found = drained(*VMS, at("a"), updated, nodes=NODES[1:])
+    assert found.drainable is True
+    note = "The update of KubeVirt from v1.5.2 to v1.6.2 (under way for 5 min) goes on and may move VMs"
+    assert any(each.startswith(note) for each in found.notes) is says
 
 
 def test_the_kubevirt_object_decides_only_where_components_cannot_be_read():

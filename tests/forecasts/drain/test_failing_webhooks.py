@@ -143,6 +143,15 @@ def test_a_webhook_whose_pod_leaves_with_the_node():
     assert drained(*VMS, *parts, pinned).drainable is False
 
 
+@pytest.mark.parametrize(("resource", "expected"), [("pods/eviction", None), ("pods", False)])
+def test_a_webhook_on_the_only_node(resource, expected):
+    hook = webhook(resource, "CREATE" if resource == "pods/eviction" else "DELETE", **ELSEWHERE)
+    parts = (OWN, SLICE, hook, component("policy", "a", namespace="policies"))
+    found = plan(complete(NODES[0], *OFF, *parts), "a").nodes[0]
+    assert found.drainable is expected
+    assert "Add a node" not in " ".join(f"{each.remedy}" for each in found.pods.blockers)
+
+
 @pytest.mark.parametrize("fits", [True, False])
 def test_a_webhook_whose_other_node_is_not_initialized(fits):
     where = {"dedicated": "policy"}

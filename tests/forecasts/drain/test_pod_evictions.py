@@ -221,9 +221,11 @@ def test_flags():
         ("--delete-emptydir-data", ("shop/cache", "shop/virt-launcher")),
     ]
     assert plain[0].pods == ("shop/virt-launcher",)
+    part = pod("virt-api", labels={"kubevirt.io": "virt-api"}, **scratch)
+    assert of_node(part).needs[0].cost == "No data is lost: pods of KubeVirt keep no data there."
     assert "keep no data" in plain[0].cost
     assert found.needs[1].cost == (
-        "Data in emptyDir volumes of shop/cache is lost; virt-launcher pods keep no data there."
+        "Data in emptyDir volumes of shop/cache is lost; pods of KubeVirt keep no data there."
     )
 
 

@@ -123,6 +123,13 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
     assert command.startswith(("kubectl patch vm db -n shop ", "kubectl uncordon ", "kubectl describe node "))
 
 
+def test_nothing_asks_for_a_node_where_there_is_only_one():
+    alone = foretold(vmi("LiveMigrate", True), HERE, vm("Always"))
+    assert alone.remedy.startswith("let drains shut the guest down")
+    other = foretold(vmi("LiveMigrate", True), HERE, node("b", runs_vms=False), vm("Always"))
+    assert other.remedy.startswith("add one, or let drains shut the guest down")
+
+
 @pytest.mark.parametrize("nodes", [[], [node("a", runs_vms=False)]])
 def test_without_labels_on_nodes_kubevirt_is_believed(nodes):
     assert foretold(vmi("LiveMigrate", True), *nodes).outcome is VmOutcome.MIGRATES

@@ -33,6 +33,7 @@ from virt_admit.cli.options import (
 )
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
+from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.outage import explanation, failover_figures, outages
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
@@ -46,7 +47,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
-from virt_admit.model.messages import did_you_mean, names
+from virt_admit.model.messages import capital, did_you_mean, names
 from virt_admit.model.node_updates import cluster_updates
 from virt_admit.model.releases import UpgradeTarget
 from virt_admit.policy.policy import Exemption, Policy, PolicyError
@@ -195,12 +196,14 @@ class Scanned:
         return int(has_findings(self.report, reporting.fail_on) or strict)
 
     def print_conclusion(self, reporting: ReportOptions, options: ScanOptions) -> None:
-        """Print the summary, unused exemptions and unreadable kinds on stderr."""
+        """Print the summary, an update of KubeVirt, unused exemptions and unreadable kinds on stderr."""
         if not reporting.quiet:
             print_summary(self.report, self.policy, "" if options.strict else STRICT_HINT)
             some = options.namespace or options.selector or reporting.select or reporting.ignore
             partial = some or self.cluster.unreadable
             _print_unused(() if partial else unused(self.policy, self.report, self.rules))
+            if update := kubevirt_updates.under_way(self.cluster):
+                tell(f"{capital(update)} goes on, as far as is known.")
         warn_unreadable(self.cluster)
 
 

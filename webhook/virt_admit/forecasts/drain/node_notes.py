@@ -76,6 +76,8 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
     yield from cluster.cached(_unavailable)
     yield from _kubevirt_held(node, cluster)
+    if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
+        yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
     yield from node_faults.faults(node, cluster)
     if removed_operators.kubevirt(cluster) is None:  # else nothing reports devices, and that is the cause
@@ -127,6 +129,8 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that an update of KubeVirt does not end. It keeps no node from being drained."""
     if (held := kubevirt_updates.held(cluster)) is not None:
         yield held.note
+    elif update := kubevirt_updates.under_way(cluster):
+        yield f"{capital(update)} goes on and may move VMs: it is better to wait for its end."
     told = [each.note for each in component_states.held(cluster) if node.name in each.nodes and not each.silent]
     yield from told
     if not told:

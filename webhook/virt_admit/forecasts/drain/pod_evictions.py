@@ -207,9 +207,9 @@ def _needs(pods: Sequence[Object]) -> Iterator[Need]:
         yield Need(FORCE, tuple(bare), "Pods without a controller are deleted and do not come back.")
     keeping = [pod for pod in pods if any(volume["emptyDir"].is_map for volume in pod.at("spec", "volumes").items())]
     if keeping:
-        own = sorted(pod.full_name for pod in keeping if not evicted_pods.is_of_vm(pod))
+        own = sorted(pod.full_name for pod in keeping if not evicted_pods.keeps_no_data(pod))
         of = f" of {names(own)}" if len(own) < len(keeping) else ""
-        none = "virt-launcher pods keep no data there."
+        none = "pods of KubeVirt keep no data there."
         cost = (
             f"Data in emptyDir volumes{of} is lost{f'; {none}' if of else '.'}" if own else f"No data is lost: {none}"
         )

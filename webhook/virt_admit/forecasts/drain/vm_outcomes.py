@@ -203,7 +203,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _shut_down(vmi, cluster, find, ends, lost=not vmi.deleted and state.state is State.GONE)
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
-    evicted = vmi_evictions.reaction(vmi, cluster)
+    evicted = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
     if removed_operators.kubevirt(cluster) is not None:  # its first check ends the migration
         stops = evicted.effect is Effect.SHUTS_DOWN
         asked = functools.partial(_migrate, vmi, state, cluster, find, evicted.strategy.phrase)

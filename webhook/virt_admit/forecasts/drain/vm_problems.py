@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.drain.states import external_movers, stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -17,7 +17,9 @@ from virt_admit.model.messages import cut
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 
-READS: Final = union(migratability.READS, stuck_starts.READS, fence_taints.READS, changed_disks.READS)
+READS: Final = union(
+    migratability.READS, stuck_starts.READS, fence_taints.READS, changed_disks.READS, external_movers.READS
+)
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
 
@@ -26,6 +28,24 @@ def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Prob
     if reaction.effect is Effect.REFUSED and vmis.migratable(vmi) is False:
         return _not_migratable(vmi, reaction, cluster)
     return (Problem(reaction.reason, reaction.remedy, reaction.cause, reaction.problem).about(vmi),)
+
+
+def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
+    """Return the reaction to an eviction with what is known of the controller that has to move the VMI."""
+    if found.effect is Effect.ATTENDED and (by := external_movers.working(vmi, cluster)):
+        reason = (
+            f"{found.strategy.phrase}: Cluster API provider KubeVirt ({by}) drains its guest node for at most 10 min, "
+            f"then deletes the VMI"
+        )
+        return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
+    if (
+        found.effect is Effect.EXTERNAL
+        and found.cause == ProblemCause.EXTERNAL
+        and (by := external_movers.named(vmi, cluster))
+    ):
+        reason = f"{found.strategy.phrase}: something outside KubeVirt has to move it, perhaps what {by} names"
+        return found._replace(effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known")
+    return found
 
 
 def not_reported(vmi: Object, phrase: str, cluster: Cluster) -> Problem:

@@ -63,10 +63,11 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     if not refusals:
         if starting:
             return starting
-        runs_kubevirt = any(SCHEDULABLE in node.labels for node in candidates.scheduler(cluster).state.nodes.values())
-        if not runs_kubevirt:
+        every = candidates.scheduler(cluster).state.nodes.values()
+        if not any(SCHEDULABLE in node.labels for node in every):
             return None
-        return Problem("no other node runs KubeVirt", _or("add one", otherwise), ProblemCause.NO_TARGET)
+        remedy = otherwise if otherwise and len(every) == 1 else _or("add one", otherwise)
+        return Problem("no other node runs KubeVirt", remedy, ProblemCause.NO_TARGET)
     if busy := not_ready_now(refusals, cluster):
         return busy
     if unserved := _unserved(target, refusals, cluster):

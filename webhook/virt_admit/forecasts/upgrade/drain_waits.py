@@ -20,14 +20,16 @@ from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find
 from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import capital, cut, names
@@ -35,7 +37,55 @@ from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
 from virt_admit.model.remediation.machine_drain import Spared
+from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.pods import FINISHED
+
+_TOPOLOGY: Final = "machineconfiguration.openshift.io/controlPlaneTopology"
+
+
+def _is_not_drained(node: Object) -> bool:
+    """Return whether the machine config operator reboots a node without a drain: its control plane is one node.
+
+    Source: openshift/machine-config-operator:pkg/daemon/drain.go#drainRequired.
+    """
+    return node.annotations.get(_TOPOLOGY) == "SingleReplica"
+
+
+def without_drains(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
+    """Return the drains of all nodes as the machine config operator skips them: the reboot shuts the guests down."""
+    if driver is not Driver.MACHINE_CONFIG:
+        return plan
+    skipped = {node.name for node in cluster.known(NODE) if _is_not_drained(node)}
+    nodes = (
+        _rebooted(node, cluster) if node.name in skipped and "not Ready" not in node.state else node
+        for node in plan.nodes
+    )
+    return replace(plan, nodes=tuple(nodes))
+
+
+def _rebooted(node: NodePlan, cluster: Cluster) -> NodePlan:
+    forecasts = tuple(_shut_down(row, node.name, cluster) for row in node.forecasts)
+    pods, room = replace(node.pods, blockers=(), waits=(), unseen=()), Packing(True, {})
+    return replace(node, forecasts=forecasts, pods=pods, packing=room, moving=room, doubts=(), visitors=())
+
+
+def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
+    """Return what the reboot of its node does to a VM: a guest that is shut down starts again by its run strategy."""
+    try:
+        after = vmis.comes_back(row.vmi, cluster)
+    except Unseen:
+        return row
+    outcome = VmOutcome.AWAITS_NODE if after.comes else VmOutcome.STOPS
+    reason = f"the reboot shuts it down, as OpenShift does not drain {node}; {after.why}"
+    return replace(row, outcome=outcome, reason=reason, remedy=after.remedy, unseen="", problems=())
+
+
+def not_drained(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes are rebooted without a drain."""
+    to_do = {node for pool in pools for node in pool.to_do}
+    found = sorted(each.name for each in cluster.known(NODE) if each.name in to_do and _is_not_drained(each))
+    if found and driver is Driver.MACHINE_CONFIG:
+        yield f"OpenShift reboots {names(found)} without a drain, as controlPlaneTopology is SingleReplica"
 
 
 def with_kept_pods(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:

@@ -73,7 +73,14 @@ def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
 
 def restart(vmi: Object) -> Estimate:
     """Return how long a VM takes to shut down and to start on another node."""
-    return Estimate(Range(START[0], START[1] + vm_downtime.grace(vmi)), "the grace period of each VM")
+    first = _GUEST_DRAIN if vmi.at("spec", "evictionStrategy").text == "External" else 0
+    longest = START[1] + first + vm_downtime.grace(vmi)
+    return Estimate(Range(START[0], longest), "the grace period of each VM")
+
+
+_GUEST_DRAIN: Final = 600
+"""Seconds in which Cluster API provider KubeVirt drains the guest's own node before it deletes the VMI
+(pkg/kubevirt/machine.go#drainGracePeriodExceeded)."""
 
 
 def _guest_memory(vmi: Object) -> int:

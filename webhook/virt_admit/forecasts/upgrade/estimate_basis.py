@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
@@ -44,8 +45,11 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
         yield from hand_reboots.newer({node for pool in basis.pools for node in pool.nodes}, cluster)
     for measured in dict.fromkeys(estimate.basis for estimate in estimates):
         yield f"durations by {measured}"
+    yield from drain_waits.not_drained(basis.driver, basis.pools, cluster)
     yield from _without_api(basis.pools, cluster)
     yield from upgrade_progress.rests_on(basis.begun)
+    if update := kubevirt_updates.under_way(cluster):
+        yield f"{update}, which may move VMs too, ends first"
     if not basis.begun:  # else the progress says it
         yield from kured.words(cluster)
     yield from rollouts.rests_on(basis.driver, cluster)

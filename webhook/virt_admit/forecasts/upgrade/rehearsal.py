@@ -173,7 +173,8 @@ def _run(
     forecast_only: bool,
 ) -> Rehearsal:
     driver = options.driver or rollouts.default_driver(cluster)
-    plan = assumed_fixes.fixed_plan(drain_waits.with_kept_pods(plan, driver, cluster), fixed)
+    plan = drain_waits.without_drains(drain_waits.with_kept_pods(plan, driver, cluster), driver, cluster)
+    plan = assumed_fixes.fixed_plan(plan, fixed)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
     unseen = [
         *upgrade_progress.unseen(begun, plan),

@@ -82,6 +82,15 @@ def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
     return () if isinstance(found, Unseen) else tuple(node for node in found if SCHEDULABLE in node.labels)
 
 
+def alone(cluster: Cluster) -> str:
+    """Return the name of the only node that runs VMs; empty: there are several, none, or they were not read."""
+    try:
+        found = of_kubevirt(cluster) or every(cluster)
+    except Unseen:
+        return ""
+    return found[0].name if len(found) == 1 else ""
+
+
 def is_control_plane(node: Object) -> bool:
     """Whether a Node is part of the control plane."""
     return any(label in node.labels for label in CONTROL_PLANE)

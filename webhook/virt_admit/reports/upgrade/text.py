@@ -220,10 +220,13 @@ def _vms(result: Rehearsal) -> Iterator[str]:
         )
         yield f"{count(len(result.vms), 'VM')}, migrated or restarted{before}: {counted}"
     elif result.possible is not None:  # else no run says it
-        yield f"{count(len(result.vms), 'VM')}: none is migrated or restarted{before}"
+        yield f"{count(len(result.vms), 'VM')}: none is migrated or restarted elsewhere{before}"
     often = [f"{vm.namespace}/{vm.name} ({vm.moves})" for vm in result.vms if vm.moves > 1]
     if often:
         yield f"  more than once: {names(often)}"
+    waiting = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.AWAITS_NODE]
+    if waiting and result.possible:
+        yield f"  shut down until their node is back: {names(waiting)}"
     off = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.STOPS]
     if off:
         yield f"  shut down, and stay off: {names(off)}"

@@ -2,10 +2,13 @@
 
 **Why.** KubeVirt starts at most ``parallelOutboundMigrationsPerNode`` migrations from one node. An upgrade drains a few
 nodes at once: on OpenShift ``maxUnavailable`` of the MachineConfigPools, by default one node for each pool. If the product
-is below ``parallelMigrationsPerCluster``, drains are slower than the cluster limit suggests.
+is below ``parallelMigrationsPerCluster``, drains are slower than the cluster limit suggests. The defaults of KubeVirt and
+HyperConverged are left alone, and so is a cluster where one node runs all VMs.
 
 **Fix.** If the network has the bandwidth, raise ``parallelOutboundMigrationsPerNode`` or ``maxUnavailable``.
 """
+
+from typing import Final
 
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import nodes
@@ -14,6 +17,10 @@ from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
+
+_DEFAULTS: Final = ((5, 2), (5, 1))
+"""For the cluster and for a node: of KubeVirt and HyperConverged, and of HyperConverged since 1.19
+(kubevirt/hyperconverged-cluster-operator:api/v1beta1/hyperconverged_types.go#HyperConvergedSpec)."""
 
 
 @rule(
@@ -29,8 +36,10 @@ def check(obj: Object, context: Context) -> Findings:
     block = migration_limits.block(obj)
     outbound = _limit(block[PER_NODE], migration_limits.PER_NODE_UNSAID)
     limit = _limit(block[PER_CLUSTER], migration_limits.PER_CLUSTER_UNSAID)
-    if outbound is None or limit is None or outbound >= limit:
+    if outbound is None or limit is None or outbound >= limit or (limit, outbound) in _DEFAULTS:
         return
+    if context.cluster.cached(nodes.alone):
+        return  # from a single node nothing migrates
     at_once, what = _draining(context.cluster)
     if at_once and at_once * outbound < limit:
         yield Finding(
@@ -60,5 +69,4 @@ def _draining(cluster: Cluster) -> tuple[int, str]:
     at_once = machine_pools.draining_at_once(cluster)
     if at_once is not None:
         return at_once, "drained at once (maxUnavailable)"
-    number = len(nodes.of_kubevirt(cluster))
-    return number if number > 1 else 0, "nodes that run VMs"  # from a single node nothing migrates
+    return len(nodes.of_kubevirt(cluster)), "nodes that run VMs"

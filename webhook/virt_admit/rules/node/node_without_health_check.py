@@ -3,7 +3,8 @@
 **Why.** Kubernetes does not know whether a node that stops reporting still runs its VMs. Until a health check or an
 administrator confirms that it is down, the VMs stay on it and do not start elsewhere.
 
-**Fix.** Create a NodeHealthCheck or MachineHealthCheck that selects the node, or repair the one that cannot act:
+**Fix.** Create a NodeHealthCheck (which needs the Node Health Check Operator) or MachineHealthCheck that selects the node, or
+repair the one that cannot act:
 ``virt-admit explain`` shows why. One that is paused while some node is cordoned or not Ready, as in an upgrade of the nodes,
 is left alone: remove its pause request afterwards.
 """
@@ -14,10 +15,19 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import coverage, exclusions, outside_checks
-from virt_admit.model import certificate_requests
+from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import keep, unlisted
-from virt_admit.model.kubernetes.kinds import NHC, NODE, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    FAR_TEMPLATE,
+    MDR_TEMPLATE,
+    NHC,
+    NODE,
+    SNR_CONFIG,
+    SNR_TEMPLATE,
+    VM,
+    VMI,
+)
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, command_of
@@ -73,7 +83,7 @@ def check(node: Object, context: Context) -> Findings:
         why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
         vms = count(len(returning), "VM")
         again = "Remove the pause request once its cause is over." if _is_first(idle) else "Let it act, or use another."
-        remedy = again if why else "Select it in a NodeHealthCheck."
+        remedy = again if why else _first_check(node, context.cluster)
         agent = remediation_agents.missing(node.name, context.cluster)
         repair = agent.remedy if agent is not None and idle and agent.why in idle[0][1] else ""
         path, said = node.metadata["name"].path, f"no health check can act on this node{why}"
@@ -85,6 +95,14 @@ def check(node: Object, context: Context) -> Findings:
         yield from map(Unseen, doubts)
     elif unseen:
         yield Unseen(unseen)
+
+
+def _first_check(node: Object, cluster: Cluster) -> str:
+    """Return what helps where no check is about a node: nothing acts on a NodeHealthCheck without its operator."""
+    if any(cluster.known(kind) for kind in (NHC, SNR_CONFIG, SNR_TEMPLATE, FAR_TEMPLATE, MDR_TEMPLATE)):
+        return "Select it in a NodeHealthCheck."
+    other = ", or create a MachineHealthCheck" if machine_nodes.OWNER in node.annotations else ""
+    return f"Install the Node Health Check Operator and select the node in a NodeHealthCheck{other}."
 
 
 def _is_first(idle: list[tuple[str, str]]) -> bool:

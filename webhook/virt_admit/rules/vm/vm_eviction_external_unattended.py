@@ -1,15 +1,18 @@
 """A virtual machine uses the eviction strategy External without a controller that handles its evictions.
 
 **Why.** With ``External`` KubeVirt refuses every eviction, marks the VM and waits for an external controller (Cluster
-API provider KubeVirt, HyperShift, Kubermatic) to move it. Without such a controller every drain of its node hangs.
+API provider KubeVirt, HyperShift, Kubermatic) to move it. Without such a controller every drain of its node hangs. Where a
+label or annotation of an uncommon domain may name a controller, this is a note.
 
 **Fix.** Use ``LiveMigrate`` or ``LiveMigrateIfPossible``. If a controller handles the VM, name its label or owner in
 the parameters.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.rule import (
     POOL,
     VM,
@@ -21,6 +24,7 @@ from virt_admit.rule import (
     Findings,
     Object,
     ProblemCause,
+    cut,
     param,
     problem_of,
     rule,
@@ -56,11 +60,19 @@ def check(obj: Object, context: Context[Params]) -> Findings:
     strategy = vms.vmi_spec(obj)["evictionStrategy"]
     if strategy.value != "External" or _has_controller(obj, context.params):
         return
+    if kinds.of(obj) is VMI and vmis.owner(obj, VM.kind):
+        return  # its VM is judged, which has the labels of its owner
+    mark = next(chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), "")
+    remedy = (
+        f"Check that what {cut(mark, 50)} names acts."
+        if mark
+        else "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
+    )
     yield Finding(
         strategy.path,
-        "External makes drains wait for a controller outside KubeVirt, but no label or owner names one. "
-        "Use LiveMigrate or LiveMigrateIfPossible.",
+        f"External makes drains wait for a controller outside KubeVirt. {remedy}",
         problem=problem_of(ProblemCause.EXTERNAL, obj),
+        max_action=Action.AUDIT if mark else Action.DENY,
     )
 
 

@@ -52,4 +52,7 @@ def _remedy(vm: Object, context: Context) -> str:
     assessment = context.cached(migratability.assess, vm)
     if assessment.migratable is Migratable.NO:
         return f"It cannot migrate: {assessment.reasons[0].name}."
-    return "Set LiveMigrate if it can migrate."
+    if assessment.migratable is not Migratable.YES:
+        return "Set LiveMigrate if it can migrate."
+    chosen = vms.vmi_spec(vm)["evictionStrategy"].present
+    return "It could migrate, if that is preferred." if chosen else "Set LiveMigrate: it can migrate."

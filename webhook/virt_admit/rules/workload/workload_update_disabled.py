@@ -5,15 +5,30 @@ them. CPU, memory and volume hotplugs use the same controller and never complete
 
 **Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema then sets ``LiveMigrate``.
 Only an empty list switches updates off. Where Fleet writes KubeVirt, as in Harvester, change the values of its ManagedChart.
+Where one node runs all VMs, none can migrate, and this rule is silent.
 """
 
 from virt_admit.forecasts.drain import workload_updates
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import each
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.node_updates.rancher import fleet_objects
-from virt_admit.rule import HCO, KUBEVIRT, VMI, Action, Cluster, Context, Finding, Findings, Object, Unseen, cut, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    NODE,
+    VMI,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    cut,
+    rule,
+)
 
 _HARVESTER = "harvester"
 """The chart that switches updates off while Harvester is upgraded, and sets them again
@@ -22,7 +37,7 @@ _HARVESTER = "harvester"
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads={KUBEVIRT: (), VMI: ("metadata.labels",)},
+    reads={KUBEVIRT: (), NODE: ("metadata.labels",), VMI: ("metadata.labels",)},
     action=Action.WARN,
     sources=(
         "OpenShift Virtualization, Updates 6.2.2",
@@ -32,6 +47,8 @@ _HARVESTER = "harvester"
 )
 def check(obj: Object, context: Context) -> Findings:
     if workload_updates.methods(obj) or any(workload_updates.listed(obj).items()):
+        return
+    if context.cluster.cached(nodes.alone):
         return
     number = _outdated(obj, context.cluster)
     now = f" ({number} now)" if number else ""

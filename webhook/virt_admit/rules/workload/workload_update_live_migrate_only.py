@@ -1,11 +1,14 @@
 """Workload updates skip virtual machines that cannot migrate.
 
 **Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM keeps its old launcher,
-with its bugs and vulnerabilities, until it is restarted. While an update moves the other VMs, this is a note.
+with its bugs and vulnerabilities, until it is restarted. While an update moves the other VMs, this is a note. It is also a
+note where all of them set the eviction strategy ``None``: their owners chose when they are shut down.
 
 **Fix.** Restart it when that suits, or add ``Evict`` as second method: KubeVirt then shuts down only those VMs, at once
 if they are outdated. Those that their run strategy starts again are updated, the others stay off.
 """
+
+from collections.abc import Sequence
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks
@@ -29,15 +32,20 @@ def check(obj: Object, context: Context) -> Findings:
         return
     skipped = workload_updates.not_migratable(context.cluster)
     if skipped:
+        noted = workload_updates.left_to_migrate(context.cluster) or _are_restarted_by_choice(skipped)
         yield Finding(
             workload_updates.listed(obj).path,
             f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so updates skip "
             f"{'it' if len(skipped) == 1 else 'them'}: {names((vmi.full_name for vmi in skipped), 30)}. "
             f"{_remedy(context.cluster, len(skipped))}",
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
-            max_action=Action.AUDIT if workload_updates.left_to_migrate(context.cluster) else Action.DENY,
+            max_action=Action.AUDIT if noted else Action.DENY,
         )
     yield from more_may_exist(context.cluster, VMI)
+
+
+def _are_restarted_by_choice(skipped: Sequence[Object]) -> bool:
+    return all(vmi.at("spec", "evictionStrategy").text == "None" for vmi in skipped)
 
 
 def _remedy(cluster: Cluster, skipped: int) -> str:
@@ -46,6 +54,8 @@ def _remedy(cluster: Cluster, skipped: int) -> str:
     restarting = workload_updates.restarting(cluster)
     if not restarting:
         return "Restart them manually; after Evict none is known to start again."
+    if _are_restarted_by_choice(workload_updates.not_migratable(cluster)):
+        return "Restart them when it suits; Evict does so at each update."
     if workload_updates.left_to_migrate(cluster):
         return "Restart them when it suits; Evict does so now."
     return (

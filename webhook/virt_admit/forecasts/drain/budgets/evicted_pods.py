@@ -19,6 +19,14 @@ def is_of_vm(pod: Object) -> bool:
     return pod.labels.get("kubevirt.io") in ("virt-launcher", "hotplug-disk")
 
 
+def keeps_no_data(pod: Object) -> bool:
+    """Return whether the emptyDir volumes of a pod have no data of value: those of KubeVirt have sockets and profiles.
+
+    Source: kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go#attachProfileVolume.
+    """
+    return is_of_vm(pod) or pod.labels.get("kubevirt.io", "").startswith("virt-")
+
+
 def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the known pods by their node."""
     found: dict[str, list[Object]] = {}

@@ -24,7 +24,7 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
-from virt_admit.model.kubernetes import clock, node_health, service_endpoints, webhook_bundles
+from virt_admit.model.kubernetes import clock, node_health, nodes, service_endpoints, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, keep, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
@@ -136,11 +136,32 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
         return replace(made, reason=f"{state.problem}, so {effect}", remedy=state.remedy, stops=True, now=True)
     if not state.pods or any(pod.at("spec", "nodeName").text != node for pod in state.pods):
         return None
+    if cluster.cached(nodes.alone) == node:
+        return None  # nothing migrates, and VMs that are shut down are evicted together with it: see `leaves_too`
     unseen = cluster.cached(_components).unseen_pods
     if unseen:  # it may have pods on other nodes
         return Hindrance.unread(state.component, unseen)
     label = f"kubevirt.io={state.component}"
     return webhook_reach.leaves_with(made, state.pods, node, label, cluster)
+
+
+def leaves_too(node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield that virt-api leaves the only node that runs VMs together with them.
+
+    kubectl requests all evictions at once, and virt-api answers for 5 seconds more when its pod ends, so VMs that are
+    shut down are usually evicted in time. kubectl repeats no eviction that fails for lack of an answer. Sources:
+    kubernetes/kubectl:pkg/drain/drain.go#evictPods; kubevirt/kubevirt:pkg/virt-api/api.go#startTLS.
+    """
+    state = cluster.cached(_api)
+    if cluster.cached(nodes.alone) != node or not isinstance(state, _State) or state.problem:
+        return
+    if not versions.has_release(cluster, _FAILS_CLOSED):
+        return
+    if state.pods and all(pod.at("spec", "nodeName").text == node for pod in state.pods):
+        yield (
+            f"virt-api is evicted together with the VMs. If an eviction of a VM then fails (failed calling webhook), "
+            f"uncordon {node}, wait until virt-api is Ready, and repeat the drain; or shut the VMs down first."
+        )
 
 
 # --- one component -----------------------------------------------------------------------------------------------

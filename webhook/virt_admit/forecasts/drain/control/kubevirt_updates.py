@@ -65,6 +65,19 @@ def is_under_way(kubevirt: Object) -> bool:
     return progressing["status"].text == "True" and progressing["reason"].text == _UNDER_WAY
 
 
+def under_way(cluster: Cluster) -> str:
+    """Return that an update to another release goes on, as far as is known; empty: none is under way, or it is held."""
+    if held(cluster) is not None:
+        return ""
+    for kubevirt in filter(is_under_way, cluster.known(KUBEVIRT)):
+        before, after = (kubevirt.at("status", f"{each}KubeVirtVersion").text for each in ("observed", "target"))
+        if before and after and before != after:
+            lasts = clock.since(kubevirt.condition("Progressing")["lastTransitionTime"].text, cluster)
+            since = f" (under way for {clock.duration(lasts)})" if lasts is not None else ""
+            return f"the update of KubeVirt from {before} to {after}{since}"
+    return ""
+
+
 @cached
 def held(cluster: Cluster) -> HeldUpdate | None:
     """Return what keeps an update of KubeVirt from its end; None: none is under way, or it goes on as far as is known."""

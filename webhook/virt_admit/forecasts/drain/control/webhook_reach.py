@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement import candidates, running_launchers
 from virt_admit.forecasts.placement.components import node_initializers, service_pods, webhook_deadlocks
 from virt_admit.model.commands import about, argument, kubectl, shell
-from virt_admit.model.kubernetes import clock, kinds, service_endpoints, webhook_bundles, webhook_requests
+from virt_admit.model.kubernetes import clock, kinds, nodes, service_endpoints, webhook_bundles, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, SERVICE, VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -77,6 +77,8 @@ def leaves_with(made: Hindrance, pods: Sequence[Object], node: str, label: str, 
         remedy = capital(waiting.remedy) if waiting is not None else "Add a node that its placement allows."
         missing = f", while {waiting.reason}" if waiting is not None else ""
         reason = f"{made.component} can run on {node} alone, and leaves it before the VMs{missing}"
+        if cluster.cached(nodes.alone) == node:  # a second node is not an option
+            remedy = f"Shut the VMs of {node} down before its drain."
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     cordon = shell("kubectl", "cordon", argument(node))
     drain = shell("kubectl", "drain", argument(node), "--ignore-daemonsets", "--pod-selector", label)
@@ -279,7 +281,8 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
     if asks_itself:
         reason = f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new pod"
         exclude = f"Exclude namespace {namespace} by its namespaceSelector"
-        remedy = f"{exclude}, or run a second replica on another node: {described}"
+        second = "" if cluster.cached(nodes.alone) == node else ", or run a second replica on another node"
+        remedy = f"{exclude}{second}: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     label = next((f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL")
     found = leaves_with(made, pods, node, label, cluster) if pods else None
@@ -343,7 +346,9 @@ def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster:
             if not names:
                 continue
             reason = f"{made.reason}: {effect.words}" if made.stops else made.reason
-            stops = made.stops and answer is True
+            # the VMs of the only node are evicted together with the pods of the webhook
+            raced = not made.now and effect is _EFFECTS[0] and bool(cluster.cached(nodes.alone))
+            stops = made.stops and answer is True and not raced
             yield replace(made, reason=reason, evictions=effect.evictions, starts=effect.starts, vms=names, stops=stops)
         if effect.evictions:
             left = [vmi for vmi in left if answers[vmi.full_name] is not True]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
@@ -97,14 +97,30 @@ def has_mover(
     return any(part in version for version in versions for part in owners)
 
 
-_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"
+_COMMON_DOMAINS: Final = (
+    *("kubernetes.io", "k8s.io", "kubevirt.io", "openshift.io", "cattle.io", "harvesterhci.io", "helm.sh"),
+    *("argoproj.io", "fluxcd.io", "velero.io", "x-k8s.io", "coreos.com", "cncf.io", "istio.io"),
+)
+"""Domains of keys that platforms and tools of delivery write: they name no controller that moves VMs."""
+
+
+def own_marks(obj: Object, what: str) -> Iterator[str]:
+    """Yield each ``label`` or ``annotation`` of a VM or VMI whose domain is not common: it may name a controller."""
+    for key in sorted(obj.metadata[f"{what}s"].map):
+        domain, slash, _ = key.partition("/")
+        if slash and not any(domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS):
+            yield f"{what} {key}"
+
+
+KUBEVIRT_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"
+"""Begins the keys of two labels: the name and the namespace of the KubevirtMachine of a VM."""
 
 
 def mover_name(labels: Mapping[str, str]) -> str:
     """Return the controller that the labels of a VM or VMI name, with its object as far as they name that."""
     if not any(label.startswith(MOVER_LABELS) for label in labels):
         return "the controller of its owner"
-    name, namespace = (labels.get(f"{_MACHINE}{part}", "") for part in ("name", "namespace"))
+    name, namespace = (labels.get(f"{KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace"))
     machine = f", KubevirtMachine {namespace}/{name}" if name and namespace else ""
     if machine or any(label.startswith(MOVER_LABELS[0]) for label in labels):
         return f"Cluster API provider KubeVirt (CAPK){machine}"

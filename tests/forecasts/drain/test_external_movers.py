@@ -1,0 +1,73 @@
+"""The controller outside KubeVirt that moves a VM with the eviction strategy External."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain.test_control_path import drained, guest, machine
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+
+LABELS = {
+    "capk.cluster.x-k8s.io/kubevirt-machine-name": "w-0",
+    "capk.cluster.x-k8s.io/kubevirt-machine-namespace": "tenants",
+}
+HOSTED, PROVIDER = ("tenants", "capi-provider"), ("capk-system", "capk-controller-manager")
+
+
+def worker(labels=LABELS, ready="True"):
+    conditions = [{"type": "Ready", "status": ready}]
+    found = guest("db", "External", conditions=conditions)
+    found.data["metadata"]["labels"] = labels
+    return found
+
+
+def deployment(namespace, name, ready=1):
+    return manifest("apps/v1", "Deployment", name, namespace, status={"readyReplicas": ready})
+
+
+def capi(paused=False, reference="w-0", cluster="c"):
+    group = "cluster.x-k8s.io/v1beta1"
+    spec = {"clusterName": "c", "infrastructureRef": {"kind": "KubevirtMachine", "name": reference}}
+    return (
+        manifest(group, "Machine", "m-0", "tenants", spec=spec),
+        manifest(group, "Cluster", cluster, "tenants", spec={"paused": paused}),
+    )
+
+
+@pytest.mark.parametrize("provider", [HOSTED, PROVIDER])
+def test_a_provider_that_runs_moves_its_vm(provider):
+    found = drained(worker(), machine("db"), *capi(), deployment(*provider))
+    (row,) = found.forecasts
+    assert row.outcome is VmOutcome.RESTARTS
+    assert f"(Deployment {provider[0]}/{provider[1]}) drains its guest node for at most" in row.reason
+    assert found.drainable is True
+    off = drained(worker(), machine("db", "Manual"), *capi(), deployment(*provider))
+    assert off.forecasts[0].outcome is VmOutcome.STOPS
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (worker(), *capi()),
+        (worker(), *capi(), deployment(*HOSTED, ready=0)),
+        (worker(), *capi(), deployment("other-tenant", "capi-provider")),
+        (worker(ready="False"), *capi(), deployment(*HOSTED)),
+        (worker(), deployment(*HOSTED)),
+        (worker(), *capi(reference="w-1"), deployment(*HOSTED)),
+        (worker(), *capi(paused=True), deployment(*HOSTED)),
+        (worker(), *capi(cluster="other"), deployment(*HOSTED)),
+    ],
+    ids=["none", "down", "of others", "guest", "no Machine", "another", "paused", "no cluster"],
+)
+def test_whether_a_provider_acts_is_not_known(objects):
+    found = drained(machine("db"), *objects)
+    assert (found.forecasts[0].outcome, found.drainable) == (VmOutcome.UNKNOWN, None)
+
+
+def test_a_mark_of_the_owner_may_name_a_controller():
+    vm = machine("db")
+    vm.data["metadata"]["labels"] = {"ops.example.org/agent": "failover"}
+    (row,) = drained(worker({}), vm).forecasts
+    assert row.outcome is VmOutcome.UNKNOWN
+    assert "perhaps what label ops.example.org/agent names" in row.reason
+    vm.data["metadata"]["labels"] = {"argocd.argoproj.io/instance": "x", "note": "y"}
+    assert drained(worker({}), vm).forecasts[0].outcome is VmOutcome.BLOCKS

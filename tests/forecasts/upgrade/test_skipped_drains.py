@@ -1,0 +1,69 @@
+"""OpenShift with one control-plane node: its nodes are rebooted without a drain."""
+
+import pytest
+
+from tests.builders import complete, manifest
+from tests.forecasts.drain.test_control_path import ROOM, guest, machine
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade.rehearsal import Options
+
+TOPOLOGY = "machineconfiguration.openshift.io/controlPlaneTopology"
+ROLE = "node-role.kubernetes.io/master"
+POOL = manifest(
+    "machineconfiguration.openshift.io/v1",
+    "MachineConfigPool",
+    "master",
+    spec={"nodeSelector": {"matchLabels": {ROLE: ""}}},
+)
+BUDGET = manifest(
+    "policy/v1",
+    "PodDisruptionBudget",
+    "db",
+    "shop",
+    spec={"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+    status={"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+)
+POD = manifest(
+    "v1",
+    "Pod",
+    "db-0",
+    "shop",
+    metadata={
+        "labels": {"app": "db"},
+        "ownerReferences": [{"kind": "StatefulSet", "name": "db", "controller": True}],
+    },
+    spec={"nodeName": "a"},
+    status={"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+)
+
+
+def node(topology):
+    metadata = {
+        "labels": {ROLE: "", "kubevirt.io/schedulable": "true", "kubernetes.io/hostname": "a"},
+        "annotations": {TOPOLOGY: topology},
+    }
+    status = {"allocatable": ROOM, "conditions": [{"type": "Ready", "status": "True"}]}
+    return manifest("v1", "Node", "a", metadata=metadata, status=status)
+
+
+def rehearse(topology, *objects):
+    cluster = complete(node(topology), POOL, *objects)
+    return rehearsal.rehearse(cluster, Options(), forecast_only=True)
+
+
+@pytest.mark.parametrize("held", [(BUDGET, POD), (guest("db"), machine("db"))])
+def test_what_holds_a_drain_does_not_hold_a_reboot_without_a_drain(held):
+    assert rehearse("HighlyAvailable", *held).possible is False
+
+    found = rehearse("SingleReplica", *held)
+    assert found.possible is True
+    assert not found.stops
+    words = "OpenShift reboots a without a drain, as controlPlaneTopology is SingleReplica"
+    assert words in found.rests_on
+
+
+@pytest.mark.parametrize(("strategy", "outcome"), [("Always", VmOutcome.AWAITS_NODE), ("Manual", VmOutcome.STOPS)])
+def test_the_reboot_shuts_the_guests_down(strategy, outcome):
+    (vm,) = rehearse("SingleReplica", guest("db"), machine("db", strategy)).vms
+    assert (vm.outcome, vm.shutdowns) == (outcome, 1)

@@ -1,0 +1,71 @@
+"""Who moves a VM with the eviction strategy ``External``: a controller outside KubeVirt, as far as objects show it.
+
+Cluster API provider KubeVirt (CAPK) sees the mark of KubeVirt on the VMI, drains the guest's own node for at most 10
+minutes and deletes the VMI, also where the guest's API does not answer. The VM starts again by its run strategy. Sources:
+kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go#DrainNodeIfNeeded,
+:controllers/kubevirtmachine_controller.go#reconcileNormal; openshift/hypershift:
+control-plane-operator/controllers/hostedcontrolplane/v2/capi_provider/component.go (its name in a hosted control plane).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vmis, vms
+
+READS: Final[Reads] = {
+    DEPLOYMENT: ("status.readyReplicas",),
+    CAPI_MACHINE: ("metadata.annotations", "spec.clusterName", "spec.infrastructureRef.name"),
+    CAPI_CLUSTER: ("spec.paused",),
+    VM: ("metadata.labels",),
+    VMI: ("metadata.labels",),
+}
+
+_HOSTED, _PROVIDER = "capi-provider", "capk-controller-manager"
+_PAUSED: Final = "cluster.x-k8s.io/paused"
+
+
+def working(vmi: Object, cluster: Cluster) -> str:
+    """Return the Deployment of CAPK that reconciles the machine of a VMI; empty: none does, or that is not known."""
+    name, namespace = (vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace"))
+    if not name or not namespace or vmi.condition("Ready")["status"].text != "True":
+        return ""
+    machines = (
+        each
+        for each in cluster.known(CAPI_MACHINE, namespace)
+        if each.at("spec", "infrastructureRef", "name").text == name
+    )
+    if not any(not _is_paused(each, cluster) for each in machines):
+        return ""
+    for each in cluster.known(DEPLOYMENT):
+        own = each.name.startswith(_PROVIDER) or (each.namespace == namespace and each.name == _HOSTED)
+        if own and each.at("status", "readyReplicas").integer:
+            return f"Deployment {each.full_name}"
+    return ""
+
+
+def _is_paused(machine: Object, cluster: Cluster) -> bool:
+    """Return whether Cluster API leaves a Machine alone, or may do so: its cluster is not known."""
+    name = machine.at("spec", "clusterName").text or ""
+    try:
+        owner = cluster.get(CAPI_CLUSTER, machine.namespace, name)
+    except Unseen:
+        return True
+    paused = owner is None or bool(owner.at("spec", "paused").boolean)
+    return paused or machine.annotation(_PAUSED).present
+
+
+def named(vmi: Object, cluster: Cluster) -> str:
+    """Return a label of a VMI or its VM that may name its controller; empty: none does.
+
+    Annotations are not read: one that changes would be a reason to judge every drain of its node again.
+    """
+    try:
+        vm = vmis.owner_vm(vmi, cluster)
+    except Unseen:
+        vm = None
+    return next((mark for obj in (vmi, vm) if obj is not None for mark in vms.own_marks(obj, "label")), "")
