@@ -10,7 +10,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.starts.storage import lost_sources
+from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events
@@ -24,7 +24,10 @@ from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
-    clock.READS, lost_sources.READS, {STORAGE_CLASS: (), PVC: ("spec.storageClassName", "status.phase")}
+    clock.READS,
+    lost_sources.READS,
+    refused_modes.READS,
+    {STORAGE_CLASS: (), PVC: ("spec.storageClassName", "status.phase")},
 )
 _FAILED: Final = "ProvisioningFailed"
 _RECENT: Final = timedelta(minutes=30)
@@ -62,7 +65,10 @@ def problem(claim: Object, storage_class: Object, since: datetime | None, cluste
     lost = lost_sources.of(claim, said, cluster)
     if lost is not None:
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
-    why = cut_middle(_CLASS.sub("", said), _LONGEST)
+    error = _CLASS.sub("", said)
+    if refused := refused_modes.of(claim, storage_class, error, cluster):
+        return Problem(refused.reason, refused.remedy, ProblemCause.NOT_REPORTED)
+    why = cut_middle(error, _LONGEST)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
 
 
