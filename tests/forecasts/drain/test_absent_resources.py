@@ -2,9 +2,9 @@
 
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
-from tests.healthy.parts import obj
-from tests.incidents.machines import find
-from tests.incidents.starts import starting
+from tests.healthy.parts import ago, namespaces, obj, pod
+from tests.incidents.machines import event, find
+from tests.incidents.starts import GPU, gpu, starting, with_gpu
 
 PAGES = "hugepages-2Mi"
 NEED = {PAGES: "16Gi", "memory": "400Mi"}
@@ -79,3 +79,19 @@ def test_a_device_whose_plugin_offers_none_is_a_matter_of_the_plugin():
     found = stuck(items + starting("web", "Scheduling", domain=device, requests={CARD: "1"}), "web")
 
     assert found.reason.startswith(f"w1 offers 0 of {CARD}")
+
+
+def test_a_device_plugin_that_works_finds_no_device_after_a_reboot():
+    """kubevirt-gpu-device-plugin offers a card only while that is bound to vfio-pci (its issue 18)."""
+    items = gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu()) + namespaces("kube-system")
+    plugin = pod("nvidia-kubevirt-gpu-dp-daemonset-x", "kube-system", "w1", {}, None)
+    plugin["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": ago(minutes=50)}]
+    rebooted = event(find(items, "Node", "w1"), "Rebooted", "Node w1 has been rebooted", "kubelet", late=52 * 60)
+    found = stuck([*items, plugin, rebooted], "cad")
+
+    assert found.reason == (
+        f"w1 offers 0 of {GPU} (its device plugin kube-system/nvidia-kubevirt-gpu-dp-daemonset-x runs there, and offers "
+        "none); w1 was rebooted 52 min ago"
+    )
+    assert found.remedy.startswith("see on w1 whether the device (10de:1bb0) is bound to the driver")
+    assert "then restart nvidia-kubevirt-gpu-dp-daemonset-x; no other node can run it" in found.remedy
