@@ -215,7 +215,8 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
     if _ready_plugin(node, device, cluster) is not None:
         words = (
             f"see on {node} whether the device{_selected(device, cluster)} is bound to the driver that the plugin looks "
-            "for, vfio-pci for passthrough (lspci -nnk), or exists as a mediated device; bind it by kernel arguments, so that a reboot keeps it, then "
+            "for, vfio-pci for passthrough (lspci -nnk), or exists as a mediated device; bind it by kernel "
+            "arguments, so that a reboot keeps it, then "
             f"restart {plugin.name}{elsewhere}"
         )
         return typed(words, logs_of(plugin))
