@@ -52,6 +52,7 @@ _UNSET: Final = "backup target URL is empty"
 _EXPECTED: Final = frozenset(
     (
         *("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"),
+        "PodTerminating",  # also of a launcher pod that is Completed; a pod that does not end is said of the pod
         *("AsExpected", "NotYetOccurred", "NotYetOccured", "NoClusterTransfer", "NoTraffic"),
     )
 )
