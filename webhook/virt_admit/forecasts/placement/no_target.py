@@ -31,6 +31,7 @@ from virt_admit.model.scheduler.inter_pod_affinity import follows
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
 _KEPT: Final = ", and do not stop the VM before"
+_PAGES: Final = "hugepages-"
 _MOMENT: Final = frozenset(("cordoned", "not Ready", launcher_pod.UNSERVED))
 _PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
 """The pressures by the refusal of a node that has one."""
@@ -74,10 +75,10 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
         return unserved
     if (fenced := _fenced(refusals, cluster)) is not None:
         return fenced
-    causes = tuple(dict.fromkeys(_causes(refusals)))
-    absent = _absent(refusals, cluster)
+    lacked = absent(refusals, cluster)
+    causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     lasting = other_model(_common(refusals), cluster, starts=starts) or _lasting(refusals)
-    lasting = lasting or _offered(absent, refusals, cluster)
+    lasting = lasting or _offered(lacked, refusals, cluster)
     if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
         return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)
@@ -91,9 +92,8 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if lasting.startswith(_STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
-    cause = ProblemCause.NO_TARGET if absent else _cause(causes)
     why = f"{vanished(causes, cluster) or names(causes)}{host_only(causes, cluster)}"
-    return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
+    return Problem(f"{NOWHERE}{why}", remedy, ProblemCause.NO_TARGET if lacked else _cause(causes), command=command)
 
 
 def _or(remedy: str, otherwise: str) -> str:
@@ -105,9 +105,8 @@ def kubevirt_refusals(target: SchedulingTarget, cluster: Cluster) -> dict[str, s
     placement, nodes = target.placement, candidates.scheduler(cluster).state.nodes
     if placement.has_candidate or not placement.is_certain:
         return None
-    return {
-        name: why for name, why in placement.refusals.items() if name in nodes and SCHEDULABLE in nodes[name].labels
-    }
+    there = {name for name, node in nodes.items() if SCHEDULABLE in node.labels}
+    return {name: why for name, why in placement.refusals.items() if name in there}
 
 
 def not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
@@ -229,9 +228,8 @@ def _cause_of(why: str) -> str:
 
 
 def _passes(cause: str) -> bool:
-    return (
-        cause in _MOMENT or cause in _PRESSURE or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN, LACKS))
-    )
+    passing = cause in _MOMENT or cause in _PRESSURE
+    return passing or cause.startswith((virt_handlers.BROKEN, pod_networks.BROKEN, LACKS))
 
 
 def _not_ready_now(refusals: Mapping[str, str], cluster: Cluster) -> Problem:
@@ -324,15 +322,14 @@ _LASTING: Final = (
 """What helps against a cause that no amount of room repairs; the first one that fits."""
 
 
-def _absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
-    """Return the device that every node lacks because none of them offers it; empty: there is none."""
+def absent(refusals: Mapping[str, str], cluster: Cluster) -> str:
+    """Return the device or huge pages that every node lacks because none of them has any; empty: there is none."""
     nodes = candidates.scheduler(cluster).state.nodes
     causes = [why.split("; ") for why in refusals.values()]
     lacking = [{cause.partition(": ")[0] for cause in each if cause.endswith(" missing")} for each in causes]
-    common = sorted(name for name in set.intersection(*lacking) if "/" in name)
-    return next(
-        (name for name in common if not any((nodes[node].allocatable or {}).get(name) for node in refusals)), ""
-    )
+    common = sorted(name for name in set.intersection(*lacking) if "/" in name or name.startswith(_PAGES))
+    none = (each for each in common if not any((nodes[name].allocatable or {}).get(each) for name in refusals))
+    return next(none, "")
 
 
 def _offered(device: str, nodes: Collection[str], cluster: Cluster) -> str:
@@ -341,6 +338,8 @@ def _offered(device: str, nodes: Collection[str], cluster: Cluster) -> str:
         return node_bridges.remedy(bridge, nodes, cluster)
     if device.startswith("devices.kubevirt.io/"):
         return f"see why virt-handler offers no {device} there (/dev/kvm, nested virtualization, kernel modules)"
+    if device.startswith(_PAGES):
+        return f"reserve huge pages of {device.removeprefix(_PAGES)} on one of them by its kernel arguments"
     return f"add a node that has {device}" if device else ""
 
 
@@ -393,8 +392,10 @@ def _remedy(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     return _or("remove the causes on one of the nodes", otherwise)
 
 
-def _causes(refusals: Mapping[str, str]) -> Iterator[str]:
-    """Yield the causes, each with its node where an amount is missing: other nodes lack other amounts."""
+def _causes(refusals: Mapping[str, str], lacked: str = "") -> Iterator[str]:
+    """Yield the causes, each with its node where an amount is missing. ``lacked``: what none of them has."""
     for name, why in sorted(refusals.items()):
         for cause in why.split("; "):
-            yield f"{cause} on {name}" if cause.endswith("missing") else cause
+            none = lacked and cause.startswith(f"{lacked}: ")
+            on = f" on {name}" if cause.endswith("missing") else ""
+            yield f"none has any {lacked}" if none else f"{cause}{on}"

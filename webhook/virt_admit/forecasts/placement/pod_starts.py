@@ -22,6 +22,7 @@ from virt_admit.forecasts.placement.components import (
     network_plugins,
     node_drivers,
     node_pods,
+    unpullable_images,
 )
 from virt_admit.forecasts.placement.components.busy_volumes import BusyVolume
 from virt_admit.forecasts.placement.components.driver_registrations import UnknownNode
@@ -90,6 +91,8 @@ def failure(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
         return missing.what
     if full is not None:
         return full.what
+    if image := unpullable_images.of_start(pod, said, cluster):
+        return cut_middle(image.what, _BRIEF) if brief else image.what
     unregistered = node_drivers.named_by(said, on)
     if unregistered is not None and said.startswith(_BY_KUBELET):
         node, driver = unregistered
@@ -135,7 +138,7 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
         return found.remedy
     if full := address_pools.full_range(said, cluster):
         return full.remedy
-    if missing := missing_objects.of_pod(pod, said, cluster):
+    if missing := missing_objects.of_pod(pod, said, cluster) or unpullable_images.of_start(pod, said, cluster):
         return missing.remedy
     if unregistered := node_drivers.named_by(said, on):
         return node_drivers.remedy(unregistered[1], unregistered[0], cluster)

@@ -52,6 +52,7 @@ _UNSET: Final = "backup target URL is empty"
 _EXPECTED: Final = frozenset(
     (
         *("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"),
+        "PodTerminating",  # also of a launcher pod that is Completed; a pod that does not end is said of the pod
         *("AsExpected", "NotYetOccurred", "NotYetOccured", "NoClusterTransfer", "NoTraffic"),
     )
 )
@@ -136,14 +137,25 @@ def _ended(ended: Field) -> str:
 
 
 def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield the newest warning of each reason, but none that only names a reason if another one has a message.
+
+    The kubelet says why it cannot pull an image in one event, and repeats ``Error: ImagePullBackOff``.
+    """
     now = clock.now(cluster)
     since = now - _RECENT if now is not None else None
-    said = set()
+    by_reason: dict[str, Complaint] = {}
     for event in events.about(obj, since, cluster):
-        reason = event["reason"].text
-        if reason not in said and (found := _warning(obj, event)):
-            said.add(reason)
-            yield found
+        reason, found = event["reason"].text or "", _warning(obj, event)
+        if found and (reason not in by_reason or (_is_bare(by_reason[reason]) and not _is_bare(found))):
+            by_reason[reason] = found
+    yield from by_reason.values()
+
+
+_BARE: Final = re.compile(r"(?:Error: )?\w+\Z")
+
+
+def _is_bare(complaint: Complaint) -> bool:
+    return _BARE.match(complaint.message) is not None
 
 
 def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complaint]:

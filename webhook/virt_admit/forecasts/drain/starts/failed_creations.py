@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import exceeded_quotas
+from virt_admit.forecasts.drain.starts.storage import clone_permissions
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.commands import kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import clock
@@ -46,7 +47,11 @@ _DUMP: Final = re.compile(r" in '[{\[].{0,4000}[}\]]'")
 """The object that could not be decoded."""
 _DECODE: Final = "failed to decode object in ControllerRevision: "
 _LONGEST, _BRIEF = 200, 90
+_OF_DISKS: Final = re.compile(r"^Error encountered while creating DataVolumes: ")
+_OF_VM: Final = re.compile(r"\bspec\.|[Ii]nvalid|unknown field|[Rr]equired value|denied the request")
+"""Words about fields of the VM, which are to be corrected there."""
 _READ: Final = "correct in the VM what this names; its events may say more"
+_REPAIR: Final = "repair what this names; the events of the VM may say more"
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
@@ -59,14 +64,20 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
         return None
     lasts = vm_states_times.lasting(clock.instant(failed["lastTransitionTime"].text), cluster)
     said = _DUMP.sub("", _BEGIN.sub("", " ".join((failed["message"].text or "").split())))
+    what = "DataVolumes" if _OF_DISKS.match(said) else "VMI"
     if exceeded := exceeded_quotas.of(said, vms.namespace_of(vm)):
-        return Problem(f"KubeVirt cannot create its VMI: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
+        return Problem(
+            f"KubeVirt cannot create its {what}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED
+        )
     if _DECODE in said and (undecoded := _undecoded(vm, lasts, said.partition(_DECODE)[2], cluster)):
         return undecoded
+    if unpermitted := clone_permissions.problem(vm, said, lasts, cluster):
+        return unpermitted
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
-    begin = "KubeVirt cannot create its VMI"
-    reason, brief = f"{begin} {lasts}: {cut_middle(said, _LONGEST)}", f"{begin}: {cut_middle(said, _BRIEF)}"
-    remedy = pod_refusals.remedy(vm, said, cluster) or typed(_READ, described)
+    begin, words = f"KubeVirt cannot create its {what}", _OF_DISKS.sub("", said)
+    reason, brief = f"{begin} {lasts}: {cut_middle(words, _LONGEST)}", f"{begin}: {cut_middle(words, _BRIEF)}"
+    otherwise = typed(_READ if _OF_VM.search(said) else _REPAIR, described)
+    remedy = pod_refusals.remedy(vm, said, cluster) or otherwise
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 

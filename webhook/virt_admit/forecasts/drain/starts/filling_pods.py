@@ -19,13 +19,13 @@ from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, VM
+from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, STORAGE_CLASS, VM
 from virt_admit.model.kubernetes.objects import Field, Object, Path, PathStep
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import count
+from virt_admit.model.messages import count, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import amount, show
 
@@ -33,8 +33,11 @@ READS: Final[Reads] = {
     CDI: (),
     HCO: (),
     DATA_VOLUME: ("spec.storage", "status.claimName"),
-    PVC: ("metadata.uid", "spec.resources.requests.storage"),
+    PVC: ("metadata.uid", "spec.resources.requests.storage", "spec.storageClassName", "status.phase"),
+    STORAGE_CLASS: (),
     POD: (
+        *CONDITIONS,
+        "status.conditions.message",
         "metadata.labels",
         "spec.containers.name",
         "spec.containers.resources",
@@ -92,6 +95,44 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
             brief = f"pod {pod.name} was {_KILLED} {at}"
             return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
     return None
+
+
+def unplaced(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
+    """Return that a pod which fills a disk has no node: its claim has no volume yet, or no node takes it; None: it has one.
+
+    Source of the words: kubernetes/kubernetes:pkg/scheduler/framework/plugins/volumebinding/volume_binding.go.
+    """
+    for pod in pods:
+        placed = pod.condition("PodScheduled")
+        said = placed["message"].text or ""
+        if pod.at("spec", "nodeName").text or placed["status"].text != "False" or not said:
+            continue
+        if _UNBOUND not in said:
+            why = f"kube-scheduler finds no node for pod {pod.name}: {scheduler_words(said, _LONGEST)}"
+            words = "make room for that pod on a node, or let a node take it"
+            return Problem(f"{begin}: {why}", typed(words, about("describe", pod, POD)), ProblemCause.NOT_REPORTED)
+        found = (find(cluster, PVC, pod.namespace, name) for name in _claims(pod))
+        claim = next(
+            (each for each in found if each is not None and each.at("status", "phase").text == "Pending"), None
+        )
+        if claim is not None:
+            why = (
+                f"pod {pod.name} waits for claim {claim.name}, which gets no volume, and nothing that was read says why"
+            )
+            driver = _provisioner(claim, cluster)
+            words = f"see the events of that claim, and what its provisioner{driver} logs"
+            return Problem(f"{begin}: {why}", typed(words, about("describe", claim, PVC)), ProblemCause.NOT_REPORTED)
+    return None
+
+
+_UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
+_LONGEST: Final = 200
+
+
+def _provisioner(claim: Object, cluster: Cluster) -> str:
+    named = claim.at("spec", "storageClassName").text
+    found = find(cluster, STORAGE_CLASS, "", named) if named else None
+    return f" {found['provisioner'].text}" if found is not None and found["provisioner"].text else ""
 
 
 def _is_killed(status: Field) -> bool:

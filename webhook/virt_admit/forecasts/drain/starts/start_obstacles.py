@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain.starts import (
     unfinished_resizes,
     unplaced,
 )
-from virt_admit.forecasts.drain.starts.devices import missing_devices
+from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
 from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
@@ -163,6 +163,7 @@ def of_stopped(vm: Object, cluster: Cluster) -> Problem | None:
     if network := missing_networks.of_start(vm, cluster):
         return network
     try:
-        return missing_devices.problem(start_candidates.start_target(vm, cluster), cluster)
+        target = start_candidates.start_target(vm, cluster)
+        return absent_resources.problem(vm, target, cluster) or missing_devices.problem(target, cluster)
     except Unseen:
         return None

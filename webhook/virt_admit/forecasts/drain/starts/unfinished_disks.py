@@ -8,7 +8,7 @@ pkg/controller/datavolume/controller-base.go, pkg/controller/populators (claims 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -27,7 +27,7 @@ from virt_admit.model.kubevirt.instances import storage, vms
 from virt_admit.model.kubevirt.settings import written_settings
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, scheduler_words
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.resources import amount, show
@@ -79,7 +79,6 @@ _SAID: Final = (
     (r"forbidden: User ", "let the operator of CDI restore what this account may do"),
     (r"violates PodSecurity", "label its namespace pod-security.kubernetes.io/enforce=privileged"),
     (r"is forbidden: ", "correct what the API server refuses"),
-    (r"finds no node for it", "let one of these nodes take that pod"),
 )
 """What ends a failure, by the reasons of events and the words of Kubernetes; the first that fits."""
 _OF_SOURCE: Final = (
@@ -134,6 +133,8 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
                 return _of_claim(disk, name, pending, begin)
     if killed := filling_pods.killed(work.pods, begin, cluster):
         return killed
+    if unplaced := filling_pods.unplaced(work.pods, begin, cluster):
+        return unplaced
     if failed_pod := _of_pods(vm, disk, work, begin, cluster):
         return failed_pod
     if warned := _warned(disk, cluster):
@@ -150,6 +151,8 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
 def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem:
     """Return why a disk is not filled whose claim is Pending: that it waits for a first consumer is not why."""
     waits = f"claim {claim} is Pending: {pending.reason}"
+    if claim.startswith("prime-"):
+        waits = f"claim {disk.name} is Pending, as CDI's {claim} gets no volume: {pending.reason}"
     own = f"its claim is Pending: {pending.reason}" if claim == disk.name else waits
     first = disk.at("status", "phase").text in waiting_disks.FIRST_START
     return pending._replace(reason=f"{begin.partition(' (')[0] if first else begin}: {own}", brief=waits)
@@ -251,13 +254,7 @@ def _failure(pod: Object, cluster: Cluster) -> str:
         if code := ended["exitCode"].integer:
             words = " ".join((ended["message"].text or ended["reason"].text or "").split())
             return cut_middle(words or f"exit code {code}", _LONGEST)
-    return pod_starts.failure(pod, cluster) or _unschedulable([pod])
-
-
-def _unschedulable(pods: Iterable[Object]) -> str:
-    placed = (pod.condition("PodScheduled") for pod in pods if not pod.at("spec", "nodeName").text)
-    said = next((each["message"].text or "" for each in placed if each["status"].text == "False"), "")
-    return f"kube-scheduler finds no node for it: {scheduler_words(said, _LONGEST)}" if said else ""
+    return pod_starts.failure(pod, cluster)
 
 
 # --- a claim that is Pending ---------------------------------------------------------------------------------------
@@ -270,7 +267,6 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
         Unseen: its class or the volumes could not be read.
     """
     name = claim.at("spec", "storageClassName").text
-    described = kubectl("describe", PVC, claim.name, claim.namespace)
     if not name:
         default = name is None and storage.marked(storage.DEFAULT_FOR_ALL, cluster)
         if default or unlisted(cluster, STORAGE_CLASS):
@@ -283,10 +279,7 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
     if found["provisioner"].text == _STATIC:
         why = _free(claim, cluster)
         return _another(claim, why, work, cluster) if why else None
-    if failed := provisioners.problem(claim, found, None, cluster):
-        return failed
-    unscheduled = _unschedulable(work.pods)
-    return waiting_disks.stuck(unscheduled, "let one of these nodes take that pod", described) if unscheduled else None
+    return provisioners.problem(claim, found, None, cluster)
 
 
 def _free(claim: Object, cluster: Cluster) -> str:

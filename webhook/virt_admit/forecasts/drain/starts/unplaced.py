@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain.starts import scattered_disks
-from virt_admit.forecasts.drain.starts.devices import missing_devices
+from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, stalled_machines
@@ -33,6 +33,7 @@ from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import Claim, VolumePlace
 
 READS: Final[Reads] = union(
+    absent_resources.READS,
     candidates.READS,
     left_taints.READS,
     missing_devices.READS,
@@ -53,8 +54,8 @@ def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
     refusals = no_target.kubevirt_refusals(target, cluster)
     if refusals is None:
         return None
-    if device := missing_devices.problem(target, cluster):
-        return device
+    if absent := absent_resources.problem(vmi, target, cluster) or missing_devices.problem(target, cluster):
+        return absent
     if passing := no_target.not_ready_now(refusals, cluster):
         return _passing(passing, refusals)
     return (

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NAD
+from virt_admit.model.kubernetes.kinds import NAD, VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import networks
+from virt_admit.model.kubevirt.instances.vms import namespace_of
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 
 
@@ -31,6 +34,23 @@ def makes_room(fault: str) -> str:
 
 
 def of_start(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return that a VM which starts gets no pod without its network; None: all networks exist, or that is not known."""
+    """Return that a VM which starts gets no pod without its network; None: all networks exist, or that is not known.
+
+    KubeVirt looks a name without a namespace up in that of the VM. Multus may be set to let pods
+    use no network of another namespace (k8snetworkplumbingwg/multus-cni:docs/configuration.md).
+    """
     network = networks.missing(vmi, cluster)
-    return problem(network, "pod") if network else None
+    if not network:
+        return None
+    found, (namespace, _, name) = problem(network, "pod"), network.partition("/")
+    others = sorted(each.full_name for each in cluster.known(NAD) if each.name == name)
+    if not others:
+        words = f"create {NAD.kind} {network}, or let the VM name a network that exists"
+        return found._replace(remedy=typed(words, kubectl("get", NAD, "", "", "-A")))
+    own = find(cluster, VM, namespace_of(vmi), vmi.name) is not None
+    command = kubectl("edit", VM, vmi.name, namespace_of(vmi)) if own else kubectl("get", NAD, "", "", "-A")
+    words = (
+        f"let the VM name its network {others[0]}, unless Multus isolates namespaces, and restart it; or create "
+        f"{NAD.kind} {name} in namespace {namespace}"
+    )
+    return found._replace(reason=f"{found.reason}, but {names(others)} does", remedy=typed(words, command))

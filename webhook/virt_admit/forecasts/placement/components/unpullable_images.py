@@ -12,11 +12,15 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.messages import names
+from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.scheduler.pods import CONTAINERS
 
 _INVALID: Final = "InvalidImageName"
@@ -86,3 +90,96 @@ def _is_gone(pod: Object, image: str, cluster: Cluster, message: str) -> bool:
         if each.at("involvedObject", "name").text == pod.name and each.namespace == pod.namespace
     )
     return any(image in said and _GONE.search(said) for said in (message, *about))
+
+
+# --- an image that a pod waits for ---------------------------------------------------------------------------------
+
+
+_FRAME: Final = re.compile(r"rpc error: code = \w+ desc = ")
+_REGISTRY: Final = re.compile(r"https?://([\w.:-]{1,255})/")
+_WAITS: Final = "Back-off pulling image"
+_LONGEST: Final = 160
+_ENDS: Final = (
+    (
+        r"toomanyrequests|rate limit|\b429\b",
+        "wait, or give the runtime of the nodes a mirror: registry {host} limits the number of pulls",
+    ),
+    (r"x509|certificate", "let the container runtime of {node} trust the certificate of registry {host}"),
+    (r"HTTP response to HTTPS", "let the container runtime of {node} use registry {host} without TLS"),
+    (
+        r"unauthorized|authentication required|denied|forbidden|\b40[13]\b|authorization failed",
+        "correct the name of the image, or give it credentials for registry {host} (imagePullSecret)",
+    ),
+    (r"not found|manifest unknown|name unknown|\b404\b|InvalidImageName", "correct the name and tag of the image"),
+    (r"no space left", "free disk space on {node}"),
+    (
+        r"no such host|refused|no route to host|timeout|timed out|unreachable|deadline exceeded|\bEOF\b|reset by peer",
+        "name a copy of the image in a registry that {node} reaches, or let it reach registry {host}",
+    ),
+)
+"""What ends a failed pull, by the words of the container runtime; the first that fits."""
+_IN_VM: Final = ("name ", "correct ")
+"""How a way begins that changes what names the image."""
+
+
+def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None:
+    """Return which image a pod waits for, whose it is, and what ends that; None: it waits for none.
+
+    ``said``: what keeps the pod from starting. It repeats itself while the kubelet waits, so the
+    last event about the image tells why. ``imageRegistry`` of KubeVirt is not that of container disks.
+    """
+    named = _NAMED.search(said) if said.startswith(tuple(_FAILED)) else None
+    if named is None:
+        return None
+    for kind in CONTAINERS:
+        for status in pod.at("status", kind).items():
+            waiting = status.at("state", "waiting")
+            if waiting["reason"].text in _FAILED and named[1] in (waiting["message"].text or ""):
+                return _of_container(pod, status["name"].text or "", named[1], said, cluster)
+    return None
+
+
+def _of_container(pod: Object, container: str, image: str, said: str, cluster: Cluster) -> UnpullableImage | None:
+    volume = _disk_of(pod, container, image, cluster)
+    error = _error(pod, image, said, cluster)
+    if not volume and not error:
+        return None
+    whose = f" of its containerDisk volume {volume}" if volume else ""
+    waits = f'{_WAITS} "{image}"'
+    begin = f"{said.partition(': ')[0]}: {waits}" if waits in said else f"image {_short(image)}"
+    fails = "" if waits in said else f" cannot be pulled ({said.partition(': ')[0]})"
+    what = f"{begin}{whose}{fails}{f': {cut_middle(error, _LONGEST)}' if error else ''}"
+    node, named = pod.at("spec", "nodeName").text or "its node", _REGISTRY.search(error)
+    values = {"node": node, "host": named[1] if named is not None else _host(image)}
+    ways = (way.format(**values) for words, way in _ENDS if re.search(words, error or said, re.IGNORECASE))
+    way = next(ways, f"see whether {node} can pull it")
+    of_vm = volume and way.startswith(_IN_VM)
+    vm = find(cluster, VM, pod.namespace, vm_ledger.vmi_name(pod)) if of_vm else None
+    if vm is None:
+        return UnpullableImage(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
+    change = f"{way}; the VM names it in containerDisk of volume {volume}, and needs a restart after a change"
+    return UnpullableImage(what, typed(change, kubectl("edit", VM, vm.name, pod.namespace)))
+
+
+def _disk_of(pod: Object, container: str, image: str, cluster: Cluster) -> str:
+    """Return the volume of a VM whose container disk an image is; empty: it is another image."""
+    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod)) if vm_ledger.vmi_name(pod) else None
+    for each in _volumes(vmi) if vmi is not None else ():
+        name = each["name"].text or ""
+        if each.at("containerDisk", "image").text == image and container.removesuffix("-init") == f"{_DISK}{name}":
+            return name
+    return ""
+
+
+def _error(pod: Object, image: str, said: str, cluster: Cluster) -> str:
+    """Return what the container runtime says about a pull, without the frames that name the image; empty: nothing."""
+    about = (" ".join((each["message"].text or "").split()) for each in events.about(pod, None, cluster))
+    told = next((each for each in about if each.startswith("Failed to pull image") and image in each), said)
+    error = told.rpartition(f'"{image}": ')[2] if f'"{image}": ' in told else ""
+    return _FRAME.sub("", error).removeprefix("ErrImagePull: ")
+
+
+def _host(image: str) -> str:
+    """Return the registry of an image: docker.io unless its first part is a host."""
+    first, slash, _ = image.partition("/")
+    return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"

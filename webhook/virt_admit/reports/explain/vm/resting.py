@@ -75,7 +75,28 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     refused = vm_writes.refused_start(vm, cluster)
     if refused is not None:
         return f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
-    return vm_events.NOT_RUNNING, ""
+    return _as_wanted(vm, cluster) or vm_events.NOT_RUNNING, ""
+
+
+_OFF: Final = {
+    "Halted": "with run strategy Halted KubeVirt does not start it",
+    "Manual": "with run strategy Manual KubeVirt starts it only when a user asks for that",
+    "RerunOnFailure": (
+        "its guest was shut down or it was stopped, and RerunOnFailure starts a VM again only after a failure"
+    ),
+}
+"""Why a VM without a VMI is off as it is meant to be: kubevirt/user-guide:docs/compute/run_strategies.md."""
+
+
+def _as_wanted(vm: Object, cluster: Cluster) -> str:
+    """Return that a VM is off as its run strategy wants it, and since when; empty: that is not certain."""
+    why = _OFF.get(vms.run_strategy(vms.vm_spec(vm)) or "", "")
+    ready, asked = vm.condition("Ready"), any(vm.at("status", "stateChangeRequests").items())
+    fails = migrations.condition_is_true(vm, "Failure") or vm.at("status", "startFailure").present
+    if not why or fails or asked or down_vms.should_run(vm):
+        return ""
+    since = clock.lasting(ready["lastTransitionTime"].text, cluster) if ready["status"].text == "False" else ""
+    return f"it is off{since}, as it is meant to be: {why}"
 
 
 def _without_type(vm: Object, cluster: Cluster) -> tuple[str, str] | None:

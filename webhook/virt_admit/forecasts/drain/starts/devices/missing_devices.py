@@ -16,9 +16,13 @@ from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import logs_of, shell, typed
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -47,7 +51,7 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     none = [each for each in none if each[0] not in lost]
     none = [each for each in none if _had(scheduler, *each)] or ([] if lost else none)
     said = [unreported_devices.words(node, found, cluster) for node, found in lost.items()]
-    said += _none_offered(none, scheduler)
+    said += _none_offered(none, scheduler, cluster)
     said += [
         _in_use(scheduler, node, device, target.pod.requests[device])
         for node, device in absent
@@ -91,22 +95,49 @@ def _offered(scheduler: FilterPipeline, node: str, device: str) -> int:
     return (scheduler.state.nodes[node].allocatable or {}).get(device, 0)
 
 
-def _none_offered(absent: Sequence[tuple[str, str]], scheduler: FilterPipeline) -> list[str]:
+def _none_offered(absent: Sequence[tuple[str, str]], scheduler: FilterPipeline, cluster: Cluster) -> list[str]:
     by_device: dict[str, list[str]] = {}
     for node, device in absent:
         by_device.setdefault(device, []).append(node)
     return [
-        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device, nodes, scheduler)})"
+        f"{names(nodes)} {'offers' if len(nodes) == 1 else 'offer'} 0 of {device} ({_who(device, nodes, scheduler, cluster)})"
+        f"{_rebooted(nodes, cluster)}"
         for device, nodes in by_device.items()
     ]
 
 
-def _who(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -> str:
+def _who(device: str, nodes: Sequence[str], scheduler: FilterPipeline, cluster: Cluster) -> str:
     if _without_kvm(device, nodes, scheduler):
         return "virt-handler offers other devices there, but finds no /dev/kvm"
     if node_bridges.bridge(device):
         return "this bridge does not exist there"
+    plugin = _ready_plugin(nodes[0], device, cluster) if len(nodes) == 1 else None
+    if plugin is not None:
+        return f"its device plugin {plugin.full_name} runs there, and offers none"
     return f"{'virt-handler' if device.startswith(OF_KUBEVIRT) else 'its device plugin'} offers none"
+
+
+def _ready_plugin(node: str, device: str, cluster: Cluster) -> Object | None:
+    """Return the pod of a device plugin that works on a node, and finds no device there; None: it is not known to."""
+    if unreported_devices.is_offered_by_kubevirt(device, cluster):
+        return None
+    pod = next(unreported_devices.plugins(node, device, cluster), None)
+    works = pod is not None and pod.condition("Ready")["status"].text == "True"
+    other = pod is not None and any(word in pod.name for word in (HARVESTER, "sriov"))
+    return pod if works and not other else None
+
+
+def _rebooted(nodes: Sequence[str], cluster: Cluster) -> str:
+    """Return when one of these nodes was rebooted, as far as an event tells; empty: none was lately.
+
+    A driver that was bound by hand is not bound any more then (NVIDIA/kubevirt-gpu-device-plugin#18).
+    """
+    current = clock.now(cluster)
+    for event in events.known(NODE.kind, "Rebooted", cluster):
+        name, when = event.at("involvedObject", "name").text or "", events.time_of(event)
+        if name in nodes and when is not None and current is not None:
+            return f"; {name} was rebooted {clock.duration(current - when)} ago"
+    return ""
 
 
 def _without_kvm(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -> bool:
@@ -181,6 +212,14 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
     if plugin is None:
         listed = shell("kubectl", "get", "pods", "-A", "-o", "wide", f"--field-selector=spec.nodeName={node}")
         return typed(f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}", listed)
+    if _ready_plugin(node, device, cluster) is not None:
+        words = (
+            f"see on {node} whether the device{_selected(device, cluster)} is bound to the driver that the plugin looks "
+            "for, vfio-pci for passthrough (lspci -nnk), or exists as a mediated device; bind it by kernel "
+            "arguments, so that a reboot keeps it, then "
+            f"restart {plugin.name}{elsewhere}"
+        )
+        return typed(words, logs_of(plugin))
     passthrough = (
         ", or disable and enable the passthrough of the device in Harvester while the VM is stopped"
         if HARVESTER in plugin.name
@@ -188,3 +227,12 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
     )
     words = f"repair or restart the device plugin {plugin.name} on {node}, which then offers it again{passthrough}{elsewhere}"
     return typed(words, logs_of(plugin))
+
+
+def _selected(device: str, cluster: Cluster) -> str:
+    """Return in brackets the vendor and device id by which KubeVirt permits a device; empty: it is not known."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    permitted = found.at("spec", "configuration", "permittedHostDevices", "pciHostDevices").items() if found else ()
+    ids = (each["pciVendorSelector"].text for each in permitted if each["resourceName"].text == device)
+    known = next(filter(None, ids), "")
+    return f" ({known.lower()})" if known else ""

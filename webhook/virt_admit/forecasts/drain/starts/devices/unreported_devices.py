@@ -48,7 +48,8 @@ READS: Final[Reads] = union(
 OF_KUBEVIRT: Final = "devices.kubevirt.io/"
 HARVESTER: Final = "pcidevices"
 """In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
-_PLUGINS: Final = (HARVESTER, "device-plugin")
+_PLUGINS: Final = (HARVESTER, "device-plugin", "gpu-dp", "gpu-plugin")
+"""In the names of device plugins; ``gpu-dp`` is that of NVIDIA for KubeVirt, ``gpu-plugin`` that of Intel."""
 _SETTLES_WITHIN: Final = timedelta(minutes=5)
 """How long a kubelet waits for a device plugin that was replaced (types.go of its devicemanager: endpointStopGracePeriod)."""
 

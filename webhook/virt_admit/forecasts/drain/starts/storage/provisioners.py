@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import refusing_storage
-from virt_admit.forecasts.drain.starts.storage import lost_sources
+from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import forbidden_pods
@@ -32,6 +32,7 @@ _CHOSEN: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = union(
     clock.READS,
     lost_sources.READS,
+    refused_modes.READS,
     forbidden_pods.READS,
     {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
     {
@@ -82,7 +83,10 @@ def problem(claim: Object, storage_class: Object, since: datetime | None, cluste
         return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
     if (pod := forbidden_pods.of(said)) is not None:
         return _forbidden(claim, storage_class, pod, cluster)
-    why = cut_middle(_CLASS.sub("", said), _LONGEST)
+    error = _CLASS.sub("", said)
+    if refused := refused_modes.of(claim, storage_class, error, cluster):
+        return Problem(refused.reason, refused.remedy, ProblemCause.NOT_REPORTED)
+    why = cut_middle(error, _LONGEST)
     if _HANGS.search(said):
         return _unanswered(claim, storage_class, why, cluster)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
