@@ -206,3 +206,59 @@ def test_a_class_without_access_modes(said):
 def test_a_class_with_access_modes():
     assert found(disk(None, 10, storage={}), profile(sets=MODES)) is None
     assert found(disk(None, 10, storage={"accessModes": ["ReadWriteOnce"]}), profile()) is None
+
+
+NO_CLASS = "PVC spec is missing accessMode and no storageClass to choose profile"
+
+
+def unmarked(name="rbd"):
+    return CLASS | {"metadata": {"name": name}}
+
+
+def of_classes(*objects, said=True, complete=("*",), **storage):
+    """Return what keeps a disk without claim from being filled, in a cluster with these classes."""
+    told = (event("ErrClaimNotValid", NO_CLASS, "DataVolume"),) if said else ()
+    wanted = disk("Pending" if said else None, minutes=50)
+    wanted["spec"] = {"storage": {"resources": {"requests": {"storage": "8Gi"}}} | storage}
+    vm = obj("VirtualMachine", "kubevirt.io/v1", "db")
+    vm["spec"] = {"template": {"spec": {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}}}
+    every = [Object(each) for each in (vm, wanted, *told, *objects)]
+    return unfinished_disks.problem(every[0], Snapshot(every, list(complete), time=ago()))
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_no_class_is_the_default(said):
+    stuck = of_classes(unmarked(), said=said)
+    assert "gets no claim, because it names no storageClassName and no accessModes" in stuck.reason
+    assert stuck.reason.endswith("no StorageClass is marked as the default (there is rbd)")
+    key = "storageclass.kubevirt.io/is-default-virt-class"
+    assert f"mark rbd as the default ({key}), or name storageClassName in" in stuck.remedy
+    assert f'kubectl patch storageclass rbd --type=merge -p \'{{"metadata":{{"annotations":{{"{key}"' in stuck.remedy
+
+
+def test_one_of_several_classes_is_to_be_marked():
+    stuck = of_classes(unmarked("a"), unmarked("b"))
+    assert stuck.reason.endswith("(there are a, b)")
+    assert stuck.remedy.startswith("mark one of them as the default")
+    only = of_classes(unmarked("a"), unmarked("b"), profile("a"), profile("b", MODES))
+    assert only.remedy.startswith("mark b as the default")
+
+
+def test_a_default_without_access_modes_would_not_help():
+    remedy = of_classes(unmarked(), profile("rbd")).remedy
+    assert remedy.startswith("name storageClassName and accessModes in")
+
+
+def test_there_is_no_class():
+    assert of_classes().remedy.startswith("create a StorageClass, and mark it as the default")
+
+
+@pytest.mark.parametrize("storage", [{"storageClassName": "rbd"}, {"accessModes": ["ReadWriteOnce"]}])
+def test_a_disk_that_names_what_it_needs_lacks_no_default(storage):
+    stuck = of_classes(unmarked(), said=False, **storage)
+    assert stuck is None or "marked as the default" not in stuck.reason
+
+
+def test_a_cluster_with_a_default_or_with_unread_classes_is_not_accused():
+    for stuck in (of_classes(CLASS, said=False), of_classes(complete=())):
+        assert stuck is None or "no StorageClass" not in stuck.reason

@@ -157,14 +157,14 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
             pending = _pending(claim, work, cluster)
             if pending is not None:
                 return _of_claim(disk, name, pending, begin)
-    if killed := filling_pods.killed(work.pods, begin, cluster):
-        return killed
-    if failed_pod := _of_pods(vm, disk, work, begin, cluster):
-        return failed_pod
-    if warned := _warned(disk, cluster):
-        if without := waiting_disks.without_modes(warned, begin, cluster):
-            return without
-        return _problem(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
+    if fails := filling_pods.killed(work.pods, begin, cluster) or _of_pods(vm, disk, work, begin, cluster):
+        return fails
+    warned = _warned(disk, cluster)
+    if without := waiting_disks.without_class(disk, begin.partition(" (")[0], warned, cluster):
+        return without
+    if warned:
+        without = waiting_disks.without_modes(warned, begin, cluster)
+        return without or _problem(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
     failed = disk.condition("Running")
     if phase == "Failed" or failed["reason"].text == "Error":
         why = cut_middle(" ".join((failed["message"].text or "no reason is given").split()), _LONGEST)
