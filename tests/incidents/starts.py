@@ -300,7 +300,7 @@ def pods_that_one_kubelet_rejects() -> Incident:
     items = plain() + rejected("TopologyAffinityError", said, "w2")
     facts = (
         r"the kubelet of w2 rejects each new pod",
-        r"could start on +no node now, see below; then w1, w3",
+        r"could start on +w1, w3, once what keeps it has ended, see below",
         r"free CPUs, memory and devices of one NUMA",
     )
     return Incident(

@@ -12,8 +12,7 @@ from typing import Any, Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import (
-    CONVERGING_REMEDY,
-    LOAD_REMEDY,
+    LOWER_LOAD,
     PAIR_REMEDY,
     RESTART_REMEDY,
     VOLUME_REMEDY,
@@ -206,10 +205,14 @@ def _see_budget(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     return _of_root("edit" if "minAvailable" in problem.remedy else "describe", PDB)(problem, vmi, cluster)
 
 
-def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+def edit_limits(vmi: Object, cluster: Cluster) -> str:
     """Return the command that edits the settings of a VM's migrations: those of a MigrationPolicy count first."""
     policy = migration_timeouts.policy(vmi, cluster)
     return about("edit", policy, MIGRATION_POLICY) if policy is not None else edit_configuration(cluster)
+
+
+def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    return edit_limits(vmi, cluster)
 
 
 def edit_configuration(cluster: Cluster) -> str:
@@ -239,8 +242,9 @@ _Command = Callable[[Problem, Object, Cluster], str]
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
         return virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    limits = dict.fromkeys((LOAD_REMEDY, CONVERGING_REMEDY, VOLUME_REMEDY), _edit_limits)
-    known = {PAIR_REMEDY: _set_model, **limits}
+    if problem.remedy.endswith(LOWER_LOAD):
+        return edit_limits(vmi, cluster)
+    known = {PAIR_REMEDY: _set_model, VOLUME_REMEDY: _edit_limits}
     return known.get(problem.remedy, _describe)(problem, vmi, cluster)
 
 
