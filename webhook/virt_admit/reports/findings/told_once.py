@@ -32,6 +32,7 @@ ONGOING: Final = frozenset(
         "health-check-refuses-now",
         "kubevirt-update-held",
         "machine-without-node",
+        "migration-plan-not-startable",
         "migration-retry-loop",
         "namespace-deletion-stuck",
         "nm-stuck",
