@@ -208,7 +208,7 @@ def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Obje
 def guest_ended_for_memory() -> Incident:
     facts = (
         r"its VMI has been Failed for 95 min, because container compute of its pod was ended for "
-        r"lack of memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. "
+        r"lack of memory \(OOMKilled, exit code 137\), at its own limit of 9Gi, which is set because of its dedicated CPUs\. "
         r"Manual does not start it again",
         r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
         r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",

@@ -262,3 +262,31 @@ def test_a_disk_that_names_what_it_needs_lacks_no_default(storage):
 def test_a_cluster_with_a_default_or_with_unread_classes_is_not_accused():
     for stuck in (of_classes(CLASS, said=False), of_classes(complete=())):
         assert stuck is None or "no StorageClass" not in stuck.reason
+
+
+UNTRUSTED = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+
+
+def of_import(source, templates=()):
+    """Return what ends that the server of a disk is not trusted."""
+    disk_of_server = disk("ImportInProgress")
+    disk_of_server["spec"] = {"source": source}
+    return found(disk_of_server, claim(), importer(UNTRUSTED), templates=templates).remedy
+
+
+def test_the_ca_of_a_server_goes_where_the_disk_is_written():
+    way = "give the source of the disk the CA of that server (certConfigMap)"
+    own = of_import({"http": {"url": "https://images.example.com/a"}}, [template("storage")])
+    assert own.startswith(f"{way}, in the dataVolumeTemplates of the VM, and delete that DataVolume")
+    assert own.endswith("kubectl edit vm db -n shop")
+    alone = of_import({"http": {"url": "https://images.example.com/a"}})
+    assert f"{way}, in a new DataVolume root, as its spec cannot be changed" in alone
+
+
+def test_a_config_map_that_the_disk_names_lacks_the_ca():
+    remedy = of_import({"registry": {"url": "docker://images.example.com/a", "certConfigMap": "cas"}})
+    assert remedy.endswith("have the CA of that server: kubectl edit configmap cas -n shop")
+
+
+def test_a_source_without_an_address_of_its_own():
+    assert of_import({}).startswith("give the source of the disk the CA of that server")

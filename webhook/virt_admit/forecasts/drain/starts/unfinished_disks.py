@@ -109,10 +109,10 @@ _SAID: Final = (
 """What ends a failure, by the reasons of events and the words of Kubernetes; the first that fits."""
 _OF_SOURCE: Final = (
     (r"certificate has expired", "renew the certificate of that server, or correct the time of the node"),
-    (r"x509|certificate", "give the source of the disk the CA of that server (certConfigMap)"),
+    (r"x509|certificate", filling_pods.CERTIFICATE),
     (r"no space left|larger than|smaller than|is too small|insufficient space", "let the disk ask for more storage"),
     (r"unauthorized|forbidden|\b40[13]\b", "correct the Secret with the credentials of the source (secretRef)"),
-    (r"not found|\b404\b|manifest unknown", "correct the address of the source of the disk"),
+    (r"not found|\b404\b|manifest unknown", filling_pods.ADDRESS),
     (
         r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
         "let the pods of CDI reach that server, or correct the address of the source of the disk",
@@ -185,10 +185,11 @@ def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: C
     for pod in work.pods:
         if why := _failure(pod, cluster):
             reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
-            if larger := filling_pods.larger(why, vm, disk, cluster):
-                return Problem(reason, larger, ProblemCause.NOT_REPORTED)
+            larger = filling_pods.larger(why, vm, disk, cluster)
             logs = shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace)
-            return _problem(reason, _way(why, of_pod=True), logs)
+            way = _way(why, of_pod=True)
+            remedy = larger or filling_pods.of_source(way, vm, disk) or typed(way, logs)
+            return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
     return None
 
 
