@@ -104,6 +104,7 @@ def _of_failed(vm: Object, down: Problem) -> Finding:
     if len(whole) <= room:
         return Finding(path, whole, value=vm.name, problem=problem, command=command)
     remedy = messages.sentence(_FIRST_WAY.split(down.remedy)[0])
+    remedy += " Then start it." if steps else ""
     reason = messages.shorten(reason, room - len(remedy) - 2)
     message = f"{messages.ended(reason)} {remedy}"
     return Finding(path, message, value=vm.name, problem=problem, command=command)

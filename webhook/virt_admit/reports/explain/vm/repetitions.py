@@ -70,7 +70,8 @@ def rules(report: VmReport, todo: Sequence[str]) -> tuple[JudgedRule, ...] | Non
 def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Sequence[str]) -> str:
     same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
-        return f"{said[0].reference}."
+        what = rule.message.partition(": ")[0]
+        return f"{what}: {said[0].reference}." if len(what) < _SENTENCE else f"{said[0].reference}."
     return once(without_remedy(rule.message, todo), said)
 
 

@@ -53,7 +53,7 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
         (headline(report), list(facts(report))),
         ("Why it does not run", [(why,)] if (why := _why_off(report)) else []),
         ("What would happen", [] if rests(report) else [row[:3] for row in events(report)]),
-        ("Why not to other nodes", list(_nodes(report))),
+        (nodes_title(report), list(_nodes(report))),
         ("Last migrations", list(migrations(report.migrations))),
         ("Budgets that select its pod", list(budgets(report.budgets))),
         ("Volumes", list(volumes(report.volumes))),
@@ -67,6 +67,11 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
+
+
+def nodes_title(report: VmReport) -> str:
+    """Return the title of the nodes that do not take a VM."""
+    return "Why not to other nodes" if report.vm.node is not None else "Nodes that do not take it"
 
 
 def titled(title: str, items: Iterable[str]) -> list[str]:
