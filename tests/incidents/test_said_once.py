@@ -63,6 +63,8 @@ def test_nodes_with_the_same_reasons(ask):
 def test_a_vm_that_a_cause_keeps_off_could_start_after_it(ask):
     said = ask(starts.webhooks_that_refuse_their_own_pods().items, "explain", "vm/web")
     assert ", once what keeps it has ended, see below\n" in said
+    assert "\n  state              starts without success" in said
+    assert "\nWhy not to other nodes\n" not in said
 
 
 def test_nodes_that_were_not_tried(ask):
