@@ -70,13 +70,14 @@ def check(plan: Object, context: Context) -> Findings:
             path, kind = each["type"].path, each["type"].text
             image = vddk_validators.unpulled(plan, context.cluster) if kind == _NOT_PULLED else None
             command = image.command if image is not None else about("describe", plan, FORKLIFT_PLAN)
-            texts = _of_image(image, since) if image is not None else _texts(plan, each, since)
+            texts = _of_image(plan, image, since) if image is not None else _texts(plan, each, since)
             yield Finding(path, check.first_that_fits(path, *texts), value=kind, command=command)
 
 
-def _of_image(image: UnpulledImage, since: str) -> Iterator[str]:
+def _of_image(plan: Object, image: UnpulledImage, since: str) -> Iterator[str]:
     for reason in image.reasons:
-        yield f"its migrations cannot start ({_NOT_PULLED}{since}), as {reason}. {image.remedy}"
+        begin = f"migrations of Plan {plan.name} cannot start ({_NOT_PULLED}{since})"
+        yield f"{begin}, as {reason}. {image.remedy}"
 
 
 def _texts(plan: Object, condition: Field, since: str) -> Iterator[str]:

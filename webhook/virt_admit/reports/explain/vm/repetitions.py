@@ -71,10 +71,12 @@ def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Seq
     same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
         what = rule.message.partition(": ")[0]
-        return f"{what}: {said[0].reference}." if len(what) < _SENTENCE else f"{said[0].reference}."
+        return f"{what}: {said[0].reference}." if len(what) < _BEGINNING else f"{said[0].reference}."
     return once(without_remedy(rule.message, todo), said)
 
 
+_BEGINNING: Final = 80
+"""Characters of the beginning of a message that says what the cause leads to."""
 _SENTENCE_END: Final = re.compile(r"[.;] ")
 
 
