@@ -33,7 +33,7 @@ READS: Final[Reads] = {
     DATA_VOLUME: (
         "spec.storage",
         "status.claimName",
-        *(f"spec.source.{each}.{key}" for each in ("http", "registry", "s3") for key in ("url", "certConfigMap")),
+        "spec.source",
     ),
     PVC: ("metadata.uid", "spec.resources.requests.storage"),
     POD: (

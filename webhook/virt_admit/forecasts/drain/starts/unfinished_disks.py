@@ -46,7 +46,7 @@ READS: Final[Reads] = union(
             "metadata.creationTimestamp",
             "spec.storage",
             "spec.contentType",
-            "spec.source.pvc",
+            "spec.source",
             "status.claimName",
             "status.phase",
             "status.progress",

@@ -28,7 +28,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 _STATUS: Final = ("metadata.ownerReferences", "status.nodeName", "status.phase")
 READS: Final[Reads] = union(
     volume_attachments.READS,
-    {VMI: ("spec.domain.devices.disks", "spec.volumes", *_STATUS)},
+    {VMI: ("spec", *_STATUS)},
 )
 
 _LOCK: Final = re.compile(r'Failed to get (?:shared )?\\*"[\w ]{1,40}\\*" lock')
