@@ -86,7 +86,7 @@ def test_diff_shows_and_fix_writes_the_same(check, folder):
 
     code, out, err = check("--diff", "vm.yaml")
     assert (code, out, file.read_text()) == (1, DIFF, UNSET)
-    assert "could not read the data they need. " in err
+    assert "lack the data they need. " in err
     assert err.endswith("\nwould fix 1 object in 1 file\n")
 
     code, out, err = check("--fix", "vm.yaml")

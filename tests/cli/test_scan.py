@@ -208,7 +208,7 @@ def test_a_kind_that_is_only_looked_up_and_may_not_be_listed(scan, api):
     assert code == 0
     assert "VirtualMachine/shop/bad: unseen: not available: " in out
     assert "persistentvolumeclaims shop/disk [vm-live-migrate-not-migratable]" in out
-    assert "1 rule could not read the data it needs" in err
+    assert "1 rule lacks the data it needs" in err
     assert "forbidden: this account may not list persistentvolumeclaims, so " in err
     assert scan("--select", "vm-live-migrate-not-migratable", "--strict")[0] == 1
 

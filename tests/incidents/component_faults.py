@@ -76,7 +76,7 @@ def driver_not_registered() -> Incident:
     facts = (
         r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ is not ready for 69 min: "
         r"CrashLoopBackOff, it ends with exit code 1\)",
-        r"could start on +no node now, see below; then w1, w3",
+        r"could start on +w1, w3, once what keeps it has ended, see below",
         r"to run it before that, cordon w2, then stop and start the VM: kubectl logs longhorn-csi-plugin-\S+ -n "
         r"longhorn-system --previous",
     )
@@ -201,7 +201,7 @@ def port_that_waits_for_the_migration() -> Incident:
 
 def nodes_that_wait_for_the_migration() -> Incident:
     found = port_that_waits_for_the_migration()
-    facts = (r"could go to +no other node now, see below; then w2, w3",)
+    facts = (r"could go to +w2, w3, once what keeps it has ended, see below",)
     return Incident("nodes-wait-for-migration", found.url, found.items, NO, facts, ("explain", "vm/db"))
 
 

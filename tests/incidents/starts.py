@@ -208,7 +208,7 @@ def ended_for_memory(limit: str = "9Gi", reason: str = "OOMKilled", domain: Obje
 def guest_ended_for_memory() -> Incident:
     facts = (
         r"its VMI has been Failed for 95 min, because container compute of its pod was ended for "
-        r"lack of memory \(OOMKilled, exit code 137\): it may use 9Gi, which is set because of its dedicated CPUs\. "
+        r"lack of memory \(OOMKilled, exit code 137\), at its own limit of 9Gi, which is set because of its dedicated CPUs\. "
         r"Manual does not start it again",
         r"raise additionalGuestMemoryOverheadRatio of KubeVirt",
         r"Then start it; with runStrategy Always KubeVirt would do that: virtctl start db -n vms",
@@ -300,7 +300,7 @@ def pods_that_one_kubelet_rejects() -> Incident:
     items = plain() + rejected("TopologyAffinityError", said, "w2")
     facts = (
         r"the kubelet of w2 rejects each new pod",
-        r"could start on +no node now, see below; then w1, w3",
+        r"could start on +w1, w3, once what keeps it has ended, see below",
         r"free CPUs, memory and devices of one NUMA",
     )
     return Incident(

@@ -62,7 +62,9 @@ def test_nodes_with_the_same_reasons(ask):
 
 def test_a_vm_that_a_cause_keeps_off_could_start_after_it(ask):
     said = ask(starts.webhooks_that_refuse_their_own_pods().items, "explain", "vm/web")
-    assert "could start on     no node now, see below; then " in said
+    assert ", once what keeps it has ended, see below\n" in said
+    assert "\n  state              starts without success" in said
+    assert "\nWhy not to other nodes\n" not in said
 
 
 def test_nodes_that_were_not_tried(ask):
@@ -96,7 +98,7 @@ def test_a_disk_that_is_not_filled_is_no_fault_of_the_nodes(ask):
     del claim["spec"]["volumeName"]
     text = ask(incident.items, *incident.ask)
     assert "is not bound" not in text
-    assert "\n  could start on     no node now, see below\n" in text
+    assert "\n  could start on     no node before what keeps it has ended, see below\n" in text
     assert "the VM should run: see above." in section(text, "Rules")
     assert "\nNotes\n" not in text
 

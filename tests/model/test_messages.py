@@ -73,6 +73,18 @@ def test_a_text_that_is_cut_in_its_middle_has_whole_words():
     assert messages.cut_middle(features, 50).endswith("… vmx-rdseed-exit,vmx-posted-intr")
 
 
+def test_a_shortened_error_keeps_its_server_and_the_folder_of_an_image():
+    url = "https://minio.example.com/templates/rhel9.qcow2"
+    said = f'HTTP request errored: Get "{url}": tls: failed to verify certificate: x509: unknown authority'
+    found = messages.cut_middle(f"Unable to connect to http data source: {said}", 150)
+    assert url in found
+    assert found.endswith("x509: unknown authority")
+    lock = "Is another process using the image [/var/run/kubevirt-private/vmi-disks/data/disk.img]?"
+    assert messages.cut_middle(lock, 70).endswith("[/var/…/data/disk.img]?")
+    texts = f"{said}. {lock}"
+    assert all(len(messages.cut_middle(texts, length)) <= length for length in range(1, 260))
+
+
 def test_an_error_that_begins_with_the_frame_of_a_call_begins_with_its_code():
     said = f"rpc error: code = DeadlineExceeded desc = volume pvc-1 {'x ' * 60}"
     assert messages.cut_middle(said, 80).startswith("DeadlineExceeded: volume pvc-1 x")

@@ -47,6 +47,13 @@ def test_a_parenthesis_stays_whole():
     assert once(text, (DRAIN,)) == "it fails (as for a drain of its node) and waits"
 
 
+@pytest.mark.parametrize("end", ["')\"", ")", '"]'])
+def test_the_marks_at_the_end_of_a_quoted_error_go_with_it(end):
+    error = f"virt-handler cannot start it: command SyncVMI failed… no lock on [/var/…/disk.img]?{end}"
+    told = once(f"the VM should run: {error}. Stop it.", (Said("as for a drain of its node", error),))
+    assert told == "the VM should run: as for a drain of its node. Stop it."
+
+
 def test_a_sentence_begins_with_a_capital():
     said = (Said("see above", "The Job apply-of-node-7 failed 54 min ago because its deadline was over."),)
     message = "The node is cordoned. The Job apply-of-node-7 failed 54 min ago because its deadline was over."

@@ -5,7 +5,14 @@ import pytest
 from tests import builders
 from tests.forecasts.drain.test_vm_states import BLOCKS, LAUNCHER, MIGRATES, UNKNOWN, row
 from tests.forecasts.drain.vm_motion import cluster, failed, launcher, vmi
-from virt_admit.forecasts.drain.states.vm_states_failures import PAIR_REMEDY, SIZE_REMEDY, pair_remedy, remedy
+from virt_admit.forecasts.drain.states.vm_states_failures import (
+    PAIR_REMEDY,
+    SIZE_REMEDY,
+    load_remedy,
+    pair_remedy,
+    remedy,
+)
+from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 
 FORBIDDEN = (
     "internal error: unable to execute QEMU command 'migrate-set-capabilities': Postcopy is not supported: Userfaultfd not "
@@ -68,3 +75,20 @@ def test_a_vm_that_a_drain_leaves_off_may_migrate_instead(migratable):
     assert found.remedy.startswith("start it by hand afterwards, or set runStrategy Always")
     assert ("evictionStrategy LiveMigrate, which takes effect after its restart" in found.remedy) is migratable
     assert ("virtctl migrate db -n shop" in found.remedy) is migratable
+
+
+@pytest.mark.parametrize(
+    ("auto_converge", "post_copy", "bandwidth", "ways"),
+    [
+        (False, False, 0, "set allowAutoConverge or allowPostCopy (the loss of a node then ends the guest), give "),
+        (True, False, 2**26, "set allowPostCopy (the loss of a node then ends the guest), raise bandwidthPer"),
+        (True, True, 2**26, "raise bandwidthPerMigration, or lower its load"),
+    ],
+)
+def test_a_copy_that_is_too_slow_names_what_is_not_set(auto_converge, post_copy, bandwidth, ways):
+    settings = MigrationSettings(
+        150, 150, post_copy, disruption=False, bandwidth=bandwidth, auto_converge=auto_converge
+    )
+    told = load_remedy(vmi(), settings)
+    assert told.startswith(ways)
+    assert told.endswith("or lower its load")

@@ -31,7 +31,7 @@ def test_what_sets_the_limit(domain, limit, says, remedy):
         "container compute of its pod was ended for lack of memory (OOMKilled, exit code 137)"
     )
     assert says in found.reason
-    assert ("it may use 9Gi" in found.reason) is bool(limit)
+    assert ("at its own limit of 9Gi" in found.reason) is bool(limit)
     assert remedy in found.remedy
     assert ("additionalGuestMemoryOverheadRatio" in found.remedy) is bool(limit)
 

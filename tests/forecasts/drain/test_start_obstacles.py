@@ -308,7 +308,8 @@ def test_a_pod_of_cdi_that_fails_says_why():
         "its disk web is not filled (ImportInProgress): pod importer-web fails: Unable to process data: unexpected status code "
         "404"
     )
-    assert found.remedy == "correct the address of the source of the disk: kubectl logs importer-web -n vms"
+    assert found.remedy.startswith("correct the address of the source of the disk, in a new DataVolume")
+    assert found.remedy.endswith("kubectl get datavolume web -n vms -o yaml")
 
 
 def test_a_quota_that_refuses_a_claim_is_named():

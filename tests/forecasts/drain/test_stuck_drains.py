@@ -50,7 +50,7 @@ def test_a_stuck_migration_and_the_one_behind_it_cannot_be_determined():
     assert "has been migrating to b for 65 min, its last one took 3 min" in report
     assert "; KubeVirt cancels it at 12:47 UTC and repeats it" in report
     assert "waits for a place; a may send 1 at a time and sends shop/db for 65 min" in report
-    assert "state: its memory is being copied since 09:55 UTC, next step at 12:47 UTC" in report
+    assert "state: its memory is being copied since 09:55 UTC, timeout at 12:47 UTC" in report
     assert "state: it waits for a place in the queue of migrations since 09:54 UTC" in report
     assert report.rstrip().endswith("It cannot be determined whether a drain of a ends.")
     assert "unknown  shop/db" in report

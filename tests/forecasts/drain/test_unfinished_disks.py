@@ -292,3 +292,87 @@ def test_no_node_takes_the_pod_that_fills_a_disk():
     assert stuck.reason.endswith(
         "kube-scheduler finds no node for pod importer-prime-u1: 0/2 nodes are available: 2 Too many pods"
     )
+
+
+NO_CLASS = "PVC spec is missing accessMode and no storageClass to choose profile"
+
+
+def unmarked(name="rbd"):
+    return CLASS | {"metadata": {"name": name}}
+
+
+def of_classes(*objects, said=True, complete=("*",), **storage):
+    """Return what keeps a disk without claim from being filled, in a cluster with these classes."""
+    told = (event("ErrClaimNotValid", NO_CLASS, "DataVolume"),) if said else ()
+    wanted = disk("Pending" if said else None, minutes=50)
+    wanted["spec"] = {"storage": {"resources": {"requests": {"storage": "8Gi"}}} | storage}
+    vm = obj("VirtualMachine", "kubevirt.io/v1", "db")
+    vm["spec"] = {"template": {"spec": {"volumes": [{"name": "root", "dataVolume": {"name": "root"}}]}}}
+    every = [Object(each) for each in (vm, wanted, *told, *objects)]
+    return unfinished_disks.problem(every[0], Snapshot(every, list(complete), time=ago()))
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_no_class_is_the_default(said):
+    stuck = of_classes(unmarked(), said=said)
+    assert "gets no claim, because it names no storageClassName and no accessModes" in stuck.reason
+    assert stuck.reason.endswith("no StorageClass is marked as the default (there is rbd)")
+    key = "storageclass.kubevirt.io/is-default-virt-class"
+    assert f"mark rbd as the default ({key}), or name storageClassName in" in stuck.remedy
+    assert f'kubectl patch storageclass rbd --type=merge -p \'{{"metadata":{{"annotations":{{"{key}"' in stuck.remedy
+
+
+def test_one_of_several_classes_is_to_be_marked():
+    stuck = of_classes(unmarked("a"), unmarked("b"))
+    assert stuck.reason.endswith("(there are a, b)")
+    assert stuck.remedy.startswith("mark one of them as the default")
+    only = of_classes(unmarked("a"), unmarked("b"), profile("a"), profile("b", MODES))
+    assert only.remedy.startswith("mark b as the default")
+
+
+def test_a_default_without_access_modes_would_not_help():
+    remedy = of_classes(unmarked(), profile("rbd")).remedy
+    assert remedy.startswith("name storageClassName and accessModes in")
+
+
+def test_there_is_no_class():
+    assert of_classes().remedy.startswith("create a StorageClass, and mark it as the default")
+
+
+@pytest.mark.parametrize("storage", [{"storageClassName": "rbd"}, {"accessModes": ["ReadWriteOnce"]}])
+def test_a_disk_that_names_what_it_needs_lacks_no_default(storage):
+    stuck = of_classes(unmarked(), said=False, **storage)
+    assert stuck is None or "marked as the default" not in stuck.reason
+
+
+def test_a_cluster_with_a_default_or_with_unread_classes_is_not_accused():
+    for stuck in (of_classes(CLASS, said=False), of_classes(complete=())):
+        assert stuck is None or "no StorageClass" not in stuck.reason
+
+
+UNTRUSTED = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+
+
+def of_import(source, templates=()):
+    """Return what ends that the server of a disk is not trusted."""
+    disk_of_server = disk("ImportInProgress")
+    disk_of_server["spec"] = {"source": source}
+    return found(disk_of_server, claim(), importer(UNTRUSTED), templates=templates).remedy
+
+
+def test_the_ca_of_a_server_goes_where_the_disk_is_written():
+    way = "give the source of the disk the CA of that server (certConfigMap)"
+    own = of_import({"http": {"url": "https://images.example.com/a"}}, [template("storage")])
+    assert own.startswith(f"{way}, in the dataVolumeTemplates of the VM, and delete that DataVolume")
+    assert own.endswith("kubectl edit vm db -n shop")
+    alone = of_import({"http": {"url": "https://images.example.com/a"}})
+    assert f"{way}, in a new DataVolume root, as its spec cannot be changed" in alone
+
+
+def test_a_config_map_that_the_disk_names_lacks_the_ca():
+    remedy = of_import({"registry": {"url": "docker://images.example.com/a", "certConfigMap": "cas"}})
+    assert remedy.endswith("have the CA of that server: kubectl edit configmap cas -n shop")
+
+
+def test_a_source_without_an_address_of_its_own():
+    assert of_import({}).startswith("give the source of the disk the CA of that server")

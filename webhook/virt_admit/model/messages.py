@@ -140,21 +140,37 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
         return shorten(text, length)
     if len(text) <= length:
         return text
-    first = max((length - 1) // parts, 0)
-    last = len(text) - (length - 1 - first)
-    head, tail = _without_part(text[: first + 1])[:first].rstrip(), _without_part(text[last - 1 :][::-1])[::-1]
-    tail = tail[-(len(text) - last) :].lstrip() if last < len(text) else ""
-    begins = [found.end() for found in _CLAUSE.finditer(tail) if 3 * found.end() <= len(tail) and found[0] != ", "]
-    tail = tail[begins[0] :] if begins else tail
+    head, tail = _ends_of(text, length, parts)
+    lost = next((each for each in _URL.findall(text) if each not in head and each not in tail), "")
+    if lost and 2 * len(lost) <= length:  # which server it was about
+        shorter_head, shorter_tail = _ends_of(text, length - len(lost) - 3, parts)
+        if shorter_head and shorter_tail:
+            return f"{_whole_clause(shorter_head)}… {lost}… {shorter_tail}"
     spaced = f"{_whole_clause(head)}… {tail}"
     return spaced if len(spaced) <= length and head and tail else f"{head}…{tail}"
+
+
+def _ends_of(text: str, length: int, parts: int) -> tuple[str, str]:
+    """Return the begin and the end of a text that fit into a length, with a mark between them."""
+    first = max((length - 1) // parts, 0)
+    last = len(text) - (length - 1 - first)
+    head = _without_part(text[: first + 1])[:first].rstrip()
+    tail = _without_part(text[last - 1 :][::-1])[::-1]
+    tail = tail[-(len(text) - last) :].lstrip() if last < len(text) else ""
+    begins = [found.end() for found in _CLAUSE.finditer(tail)]
+    begins = [end for end in begins if 3 * end <= len(tail) and tail[end - 2] != ","]
+    return head, tail[begins[0] :] if begins else tail
 
 
 _BORDERS: Final = ' ,:"'
 """What is between words, also in JSON."""
 _CLAUSE: Final = re.compile(r"[:;.] |, ")
-_PATH: Final = re.compile(r"(/[\w.-]{1,64})(?:/[\w.~-]{1,255}){3,40}/([\w.~-]{1,255})")
-"""A path of at least five parts: the first and the last one tell which it is."""
+_PATH: Final = re.compile(
+    r"(/[\w.-]{1,64})(?:/[\w.~-]{1,255}){3,40}?"
+    r"/([\w.~-]{1,255}/[\w.~-]{1,250}\.(?:img|iso|qcow2|raw)|[\w.~-]{1,255})(?![\w.~/-])"
+)
+"""A path of at least five parts: the first and last one tell which it is, of an image its folder."""
+_URL: Final = re.compile(r"\b[a-z][a-z0-9+]{1,15}://[\w.:@/~…%-]{4,200}(?<![:./])")
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _SHORTEST_BEGIN: Final = 30
 _FORBIDDEN: Final = re.compile(r'\b[a-z][a-z.]*(?: \\?"[^"\\]{1,253}\\?")? is forbidden: (?=.)')

@@ -7,6 +7,7 @@ from typing import Final
 
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, by_resource
+from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.messages import count, names
 
 _SHOWS_VMS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI))
@@ -43,7 +44,9 @@ def not_available(unseen: Iterable[str]) -> Iterator[str]:
     """Yield a line about objects that could not be read, and one about everything else that is not known."""
     unseen = tuple(unseen)
     objects = [what for what in unseen if by_resource(what.partition(" ")[0])]
-    others = [what for what in unseen if what not in objects]
+    if storage.NO_DEFAULT in unseen:  # the classes were read
+        yield f"Missing: {storage.NO_DEFAULT}."
+    others = [what for what in unseen if what not in (*objects, storage.NO_DEFAULT)]
     if objects:
         more = " There may be more VMs." if may_lack_vms(objects) else ""
         yield f"Not available: {names(objects)}.{more}"

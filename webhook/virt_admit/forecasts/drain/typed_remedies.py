@@ -12,8 +12,7 @@ from typing import Any, Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import (
-    CONVERGING_REMEDY,
-    LOAD_REMEDY,
+    LOWER_LOAD,
     PAIR_REMEDY,
     RESTART_REMEDY,
     VOLUME_REMEDY,
@@ -202,10 +201,14 @@ def _see_budget(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     return _of_root("edit" if "minAvailable" in problem.remedy else "describe", PDB)(problem, vmi, cluster)
 
 
-def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+def edit_limits(vmi: Object, cluster: Cluster) -> str:
     """Return the command that edits the settings of a VM's migrations: those of a MigrationPolicy count first."""
     policy = migration_timeouts.policy(vmi, cluster)
     return about("edit", policy, MIGRATION_POLICY) if policy is not None else edit_configuration(cluster)
+
+
+def _edit_limits(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    return edit_limits(vmi, cluster)
 
 
 def edit_configuration(cluster: Cluster) -> str:
@@ -233,8 +236,9 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    known = dict.fromkeys((LOAD_REMEDY, CONVERGING_REMEDY, VOLUME_REMEDY), _edit_limits)
-    return known.get(problem.remedy, _elsewhere)(problem, vmi, cluster)
+    if problem.remedy.endswith(LOWER_LOAD) or problem.remedy == VOLUME_REMEDY:
+        return edit_limits(vmi, cluster)
+    return _elsewhere(problem, vmi, cluster)
 
 
 def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:

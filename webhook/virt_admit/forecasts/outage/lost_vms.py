@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
+from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.outage import health_actors, room_left
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
@@ -111,6 +112,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
     if after.comes and (copied := lost_storage.unfinished(vmi)):
         return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
+    if after.comes and (held := stuck_starts.after_loss(vmi, cluster)) is not None:
+        return Fate(False, LossOutcome.OFF, f"it does not start now either: {held.reason}", held.remedy)
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
         return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:
@@ -283,7 +286,7 @@ def _row(
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
         why, way = unattended_vms.why_and_remedy(node, pod, loss, coverage, room, bound)
-        held = bound or gone or pod.full_name in room.nowhere
+        held = bound or gone or pod.full_name in room.nowhere or stuck_starts.fails(vmi, loss.cluster)
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         return row(LossOutcome.NODE, f"no other node can run it: {bound}", lost_storage.elsewhere(pod, loss))

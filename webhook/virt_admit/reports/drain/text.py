@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.drain.words import state_words
+from virt_admit.reports.drain.words import next_step, state_words
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
@@ -81,7 +81,7 @@ def _state(row: Forecast, now: datetime | None) -> str:
         return ""
     since = f" since {moment(state.since, now)}" if state.since is not None else ""
     due = "was due" if state.until is not None and now is not None and state.until < now else "at"
-    until = f", next step {due} {moment(state.until, now)}" if state.until is not None else ""
+    until = f", {next_step(state.state)} {due} {moment(state.until, now)}" if state.until is not None else ""
     return f"{state_words(state.state, state.flags)}{since}{until}"
 
 

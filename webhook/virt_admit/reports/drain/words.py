@@ -61,6 +61,11 @@ _FLAGS: Final[Mapping[str, str]] = {
 }
 
 
+def next_step(state: str | None) -> str:
+    """Return what comes at the end of a state: KubeVirt cancels a copy at its timeout."""
+    return "timeout" if state == State.RUNNING else "next step"
+
+
 def state_words(state: str, flags: Collection[str]) -> str:
     """Return what a VM does now, with what is true besides: the words of text for values of JSON."""
     copying = state == State.RUNNING and Flag.COPYING in flags

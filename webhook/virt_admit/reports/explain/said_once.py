@@ -23,6 +23,8 @@ _BEGINS: Final = re.compile(r"[:;.,] (?:but |because |and |as )?| \(")
 _ENDS: Final = re.compile(r"[:;.,](?= |$)| \(|\)|…")
 _CUT: Final = re.compile(r"^…($| (?=[A-Z]))")
 """What is left of a sentence that was cut."""
+_LEFT: Final = re.compile(r"^[)\]}'\"?]{1,5}(?=[.;, ]|$)")
+"""What is left of a quoted error whose begin was left out: nothing is open that it could close."""
 _SENTENCE: Final = re.compile(r"(?<=[.…]) (?=[A-Z])")
 
 
@@ -43,9 +45,15 @@ def _once(text: str, said: Sequence[Said]) -> str:
         words = text[start:end].casefold()
         place = next((each for each in said if _has(each.text.casefold(), words, text[end : end + 1])), None)
         if place is not None:
-            after = _CUT.sub(r".\1", text[end:])
+            left = _LEFT.sub("", text[end:]) if _opens_nothing(text[:start]) else text[end:]
+            after = _CUT.sub(r".\1", left)
             return f"{_once(text[:start], said)}{place.reference}{_once(after, said)}"
     return text
+
+
+def _opens_nothing(before: str) -> bool:
+    """Return whether no parenthesis is open at the end of some words."""
+    return before.count("(") <= before.count(")")
 
 
 def _clauses(text: str) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,6 +13,7 @@ from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model import sanitize
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
+from virt_admit.model.kubevirt.instances import expand, storage
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule, RuleOptions
@@ -176,7 +177,8 @@ class Report(NamedTuple):
     @property
     def missing_data(self) -> str:
         """How many rules were skipped, and the kinds (``plural.group``) that they need. Empty if none was skipped."""
-        kinds = sorted({what.partition(" ")[0] for result in self.results for _, what in result.response.unseen})
+        every = {what for result in self.results for _, what in result.response.unseen}
+        kinds = sorted({what if what == storage.NO_DEFAULT else what.partition(" ")[0] for what in every})
         if not kinds:
             return ""
         return f"{count(len(self.rules_without_data), 'rule')} skipped: {', '.join(kinds)} are not available"
@@ -194,9 +196,8 @@ class Report(NamedTuple):
             parts.append(f"skipped {count(self.templates, 'template file')}: render them first")
         if self.rules_without_data:
             number = len(self.rules_without_data)
-            parts.append(
-                f"{count(number, 'rule')} could not read the data {'it needs' if number == 1 else 'they need'}"
-            )
+            lack = "lacks the data it needs" if number == 1 else "lack the data they need"
+            parts.append(f"{count(number, 'rule')} {lack}")
         if self.unreadable:
             what = "cluster" if self.clusters else "document"
             parts.append(f"{count(len(self.unreadable), what)} could not be read")
@@ -345,7 +346,7 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
         yield _verdict_row(result, lowered, message, fix=steps, fixed=True)
     for verdict in response.verdicts:
         yield _verdict_row(result, verdict, verdict.message, fix=verdict.finding.fix, exempted=verdict.exempted)
-    messages = {what: f"not available: {what}" for _, what in response.unseen}  # several rules share one
+    messages = {what: lacks((what,)) for _, what in response.unseen}  # several rules share one
     for rule, what in response.unseen:
         yield _row(result, rule, None, messages[what], unseen=what)
     for rule, error in response.errors:
@@ -354,6 +355,12 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
         message = f"duplicate key on lines {duplicate.first_line} and {duplicate.line}; kubectl uses the last one"
         place = result.location(duplicate.path)
         yield ReportRow(DUPLICATE_KEY, Action.WARN, message, duplicate.path, result, place)
+
+
+def lacks(every: Collection[str]) -> str:
+    """Return which data is missing. What is known not to exist was read."""
+    known = all(what.endswith(expand.ABSENT) for what in every)
+    return f"{'cannot judge without' if known else 'not available:'} {', '.join(sorted(every))}"
 
 
 def _verdict_row(result: ObjectResult, verdict: Verdict, message: str, **details: Any) -> ReportRow:

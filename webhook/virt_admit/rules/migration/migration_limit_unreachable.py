@@ -12,8 +12,10 @@ from typing import Final
 
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import HCO, KUBEVIRT, Action, Cluster, Context, Field, Finding, Findings, Object, rule
@@ -25,7 +27,7 @@ _DEFAULTS: Final = ((5, 2), (5, 1))
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=machine_pools.READS,
+    reads=union(machine_pools.READS, {HCO: ()}),
     action=Action.AUDIT,
     sources=(
         "kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#canStartMigration",
@@ -33,6 +35,10 @@ _DEFAULTS: Final = ((5, 2), (5, 1))
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
+    problem = _same_for_both(obj)
+    written = problem.name != obj.name
+    if written and find(context.cluster, HCO, problem.namespace, problem.name) is not None:
+        return  # it is said of HyperConverged, where a change stays
     block = migration_limits.block(obj)
     outbound = _limit(block[PER_NODE], migration_limits.PER_NODE_UNSAID)
     limit = _limit(block[PER_CLUSTER], migration_limits.PER_CLUSTER_UNSAID)
@@ -47,7 +53,7 @@ def check(obj: Object, context: Context) -> Findings:
             f"an update of the nodes starts {count(at_once * outbound, 'migration')} at once, not {limit}: {outbound} for each "
             f"node × {at_once} {what}. Raise the limit for each node.",
             value=(limit, outbound, at_once),
-            problem=_same_for_both(obj),
+            problem=problem,
         )
 
 

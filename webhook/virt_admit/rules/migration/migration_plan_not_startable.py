@@ -5,18 +5,21 @@ VMs can be migrated, also those that the condition does not name. No event says 
 objects of the migration are Ready.
 
 **Fix.** Correct what the condition names. What only a warm migration demands, a cold one does not:
-its VMs are shut down while their disks are copied.
+its VMs are shut down while their disks are copied. A VDDK image is pulled by a pod in the target
+namespace of the Plan, with the pull secrets of the service account of that pod.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.model import vddk_validators
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import cut_middle, ended, names
+from virt_admit.model.vddk_validators import UnpulledImage
 from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule
 
 _BLOCKS: Final = ("Critical", "Error")
@@ -32,9 +35,12 @@ _OF_WARM: Final = frozenset(
         "WarmMigrationNotReady",
     )
 )
+_NOT_PULLED: Final = "VDDKInitImageUnavailable"
 _REMEDIES: Final = {
-    "NetMapNotReady": "Repair the NetworkMap{network}",
+    "NetworkMapNotReady": "Repair the NetworkMap{network}",
     "StorageMapNotReady": "Repair the StorageMap{storage}",
+    "VDDKInitImageUnavailable": "Correct settings.vddkInitImage of the Provider{source}",
+    "VDDKInvalid": "Set an image with the VDDK in settings.vddkInitImage of the Provider{source}",
     "VMAlreadyExists": "Give it another name in the Plan, or take it out of the Plan",
     "VMHasSnapshots": "Remove its snapshots at the source",
     "VMMissingChangedBlockTracking": "Enable Changed Block Tracking of this VM in vSphere",
@@ -45,7 +51,7 @@ _REMEDIES: Final = {
 
 @rule(
     kinds=(FORKLIFT_PLAN,),
-    reads=union(clock.READS, {FORKLIFT_PLAN: ()}),
+    reads=union(clock.READS, vddk_validators.READS, {FORKLIFT_PLAN: ()}),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,
@@ -62,13 +68,17 @@ def check(plan: Object, context: Context) -> Findings:
     for each in given:
         if each["category"].text in _BLOCKS:
             since = clock.lasting(each["lastTransitionTime"].text, context.cluster)
-            path = each["type"].path
-            yield Finding(
-                path,
-                check.first_that_fits(path, *_texts(plan, each, since)),
-                value=each["type"].text,
-                command=about("describe", plan, FORKLIFT_PLAN),
-            )
+            path, kind = each["type"].path, each["type"].text
+            image = vddk_validators.unpulled(plan, context.cluster) if kind == _NOT_PULLED else None
+            command = image.command if image is not None else about("describe", plan, FORKLIFT_PLAN)
+            texts = _of_image(plan, image, since) if image is not None else _texts(plan, each, since)
+            yield Finding(path, check.first_that_fits(path, *texts), value=kind, command=command)
+
+
+def _of_image(plan: Object, image: UnpulledImage, since: str) -> Iterator[str]:
+    for reason in image.reasons:
+        begin = f"migrations of Plan {plan.name} cannot start ({_NOT_PULLED}{since})"
+        yield f"{begin}, as {reason}. {image.remedy}"
 
 
 def _texts(plan: Object, condition: Field, since: str) -> Iterator[str]:
@@ -95,7 +105,8 @@ def _items(condition: Field) -> Iterator[str]:
 
 
 def _remedy(plan: Object, kind: str, suggestion: str) -> str:
-    maps = {which: _map(plan, which) for which in ("network", "storage")}
+    maps = {which: _named(plan, "map", which) for which in ("network", "storage")}
+    maps["source"] = _named(plan, "provider", "source")
     known = _REMEDIES.get(kind, "Correct that at the source or in the Plan")
     words = suggestion or known.format(**maps)
     if kind in _OF_WARM and _is_warm(plan):
@@ -104,9 +115,9 @@ def _remedy(plan: Object, kind: str, suggestion: str) -> str:
     return ended(words)
 
 
-def _map(plan: Object, which: str) -> str:
-    """Return the full name of a map of a Plan, after a space."""
-    found = plan.at("spec", "map", which)
+def _named(plan: Object, *keys: str) -> str:
+    """Return the full name of an object that a Plan names, after a space."""
+    found = plan.at("spec", *keys)
     name = found["name"].text
     return f" {found['namespace'].text or plan.namespace}/{name}" if name else ""
 

@@ -8,7 +8,7 @@ whose target pod is on the node of the VM cannot succeed either: its scheduler i
 ``scan`` and ``check`` report this.
 """
 
-from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
 from virt_admit.forecasts.drain.states import (
     evacuation_marks,
     launcher_changes,
@@ -75,11 +75,17 @@ def check(vmi: Object, context: Context) -> Findings:
             value=len(failed),
             problem=_problem(vmi, context),
             # no words of a failure are taken for a command
-            command=evacuate_cancel(vmi, context.cluster)
-            if marked
-            else restart or (place.command if place is not None else ""),
+            command=evacuate_cancel(vmi, context.cluster) if marked else restart or _command(vmi, place, context),
         )
     yield from more_may_exist(context.cluster, VMIM)
+
+
+def _command(vmi: Object, place: Problem | None, context: Context) -> str:
+    """Return the command of a remedy: of the place, or for migrations that time out."""
+    if place is not None:
+        return place.command
+    late = vm_states_failures.of_load(vmi, context.cluster) is not None
+    return typed_remedies.edit_limits(vmi, context.cluster) if late else ""
 
 
 def _for_mark(vmi: Object, place: Problem | None) -> str:
@@ -110,6 +116,11 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
         remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])
         return f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 200)}. {remedy}"
+    if timed_out := vm_states_failures.of_load(vmi, context.cluster):
+        _, _, words = timed_out.reason.partition(" cancelled")
+        if words:  # else KubeVirt aborted them, and its own words say why
+            return f"they were cancelled{words}. {messages.sentence(timed_out.remedy)}"
+        return f"{timed_out.reason}. {messages.sentence(timed_out.remedy)}"
     if failure:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"

@@ -59,10 +59,13 @@ def check(obj: Object, context: Context) -> Findings:
     else:
         return
     set_it = all(what.endswith(storage.NONE_THERE) for what in missing)
+    no_default = all(what == storage.NO_DEFAULT for what in missing)
     gone = all(what.endswith(expand.ABSENT) for what in missing)
     advice = (
         ("Set spec.claimPropertySets there.",)
         if set_it
+        else ("Mark one as the default, or name a storageClassName.",)
+        if no_default
         else ("Create it.",)
         if gone
         else ("Create it, or make it readable.", "Make it readable.")

@@ -102,12 +102,18 @@ def check(vm: Object, context: Context) -> Findings:
 def _of_failed(vm: Object, down: Problem) -> Finding:
     path = vm.metadata["name"].path
     room = check.room(path)
+    reason = down.reason.replace("it is", "the VM is", 1)
+    steps = ". Then " in down.remedy  # the command is the second one
+    command = "" if steps else messages.command_of(down.remedy)
+    whole = f"{messages.ended(reason)} {messages.advice_of(down.remedy)}"
+    problem = problem_of(down.cause, vm)
+    if len(whole) <= room:
+        return Finding(path, whole, value=vm.name, problem=problem, command=command)
     remedy = messages.sentence(_FIRST_WAY.split(down.remedy)[0])
-    reason = messages.shorten(down.reason.replace("it is", "the VM is", 1), room - len(remedy) - 2)
-    command = messages.command_of(down.remedy)
-    return Finding(
-        path, f"{messages.ended(reason)} {remedy}", value=vm.name, problem=problem_of(down.cause, vm), command=command
-    )
+    remedy += " Then start it." if steps else ""
+    reason = messages.shorten(reason, room - len(remedy) - 2)
+    message = f"{messages.ended(reason)} {remedy}"
+    return Finding(path, message, value=vm.name, problem=problem, command=command)
 
 
 def _message(stuck: Problem, room: int) -> str:

@@ -32,7 +32,7 @@ from virt_admit.model.scheduler.resources import amount, show
 READS: Final[Reads] = {
     CDI: (),
     HCO: (),
-    DATA_VOLUME: ("spec.storage", "status.claimName"),
+    DATA_VOLUME: ("spec.source", "spec.storage", "status.claimName"),
     PVC: ("metadata.uid", "spec.resources.requests.storage", "spec.storageClassName", "status.phase"),
     STORAGE_CLASS: (),
     POD: (
@@ -228,6 +228,32 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
             return typed(words, _enlarge(vm, path, least))
     words = f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and never enlarged"
     return typed(words, kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml"))
+
+
+CERTIFICATE: Final = "give the source of the disk the CA of that server (certConfigMap)"
+ADDRESS: Final = "correct the address of the source of the disk"
+
+
+def of_source(way: str, vm: Object, disk: Object) -> str:
+    """Return how to correct the source of a disk, whose spec cannot be changed; empty: it has no address of its own.
+
+    Source: kubevirt/containerized-data-importer:pkg/apiserver/webhooks/datavolume-validate.go.
+    """
+    sources = (disk.at("spec", "source", each) for each in ("http", "registry", "s3"))
+    source = next((each for each in sources if each.is_map), None)
+    if source is None or way not in (CERTIFICATE, ADDRESS):
+        return ""
+    given = source["certConfigMap"].text if way == CERTIFICATE else None
+    if given:
+        edit = shell("kubectl", "edit", "configmap", argument(given), "-n", disk.namespace)
+        return typed(f"let ConfigMap {given} (certConfigMap) have the CA of that server", edit)
+    templates = vm.at("spec", "dataVolumeTemplates").items()
+    if any(each.at("metadata", "name").text == disk.name for each in templates):
+        again = "and delete that DataVolume, which is not complete and KubeVirt makes again"
+        edit = kubectl("edit", VM, vm.name, vm.namespace)
+        return typed(f"{way}, in the dataVolumeTemplates of the VM, {again}", edit)
+    shown = kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml")
+    return typed(f"{way}, in a new DataVolume {disk.name}, as its spec cannot be changed", shown)
 
 
 def _enlarge(vm: Object, path: Sequence[PathStep], least: str) -> str:

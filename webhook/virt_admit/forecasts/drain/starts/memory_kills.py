@@ -41,7 +41,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return Problem(f"{said}: it has no limit, so {node} had too little", remedy, ProblemCause.NOT_REPORTED)
     why, own_way = _cause(vms.vmi_spec(vmi))
     remedy = f"{_RATIO}{own_way}, or this can happen again"
-    return Problem(f"{said}: it may use {show(MEMORY, limit)}, {why}", remedy, ProblemCause.NOT_REPORTED)
+    limited = f"its own limit of {show(MEMORY, limit)}, {why}"
+    return Problem(f"{said}, at {limited}", remedy, ProblemCause.NOT_REPORTED)
 
 
 def _killed(pod: Object) -> tuple[str, int] | None:

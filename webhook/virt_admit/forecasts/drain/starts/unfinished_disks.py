@@ -40,7 +40,7 @@ READS: Final[Reads] = union(
     provisioners.READS,
     {
         DATA_VOLUME: (
-            *("metadata.creationTimestamp", "spec.contentType", "spec.source.pvc"),
+            *("metadata.creationTimestamp", "spec.contentType", "spec.source"),
             *("status.phase", "status.progress", *_CONDITIONS),
         ),
         PVC: ("metadata.annotations.volume.kubernetes.io/selected-node",),
@@ -83,10 +83,10 @@ _SAID: Final = (
 """What ends a failure, by the reasons of events and the words of Kubernetes; the first that fits."""
 _OF_SOURCE: Final = (
     (r"certificate has expired", "renew the certificate of that server, or correct the time of the node"),
-    (r"x509|certificate", "give the source of the disk the CA of that server (certConfigMap)"),
+    (r"x509|certificate", filling_pods.CERTIFICATE),
     (r"no space left|larger than|smaller than|is too small|insufficient space", "let the disk ask for more storage"),
     (r"unauthorized|forbidden|\b40[13]\b", "correct the Secret with the credentials of the source (secretRef)"),
-    (r"not found|\b404\b|manifest unknown", "correct the address of the source of the disk"),
+    (r"not found|\b404\b|manifest unknown", filling_pods.ADDRESS),
     (
         r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
         "let the pods of CDI reach that server, or correct the address of the source of the disk",
@@ -131,13 +131,12 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
             pending = _pending(claim, work, cluster)
             if pending is not None:
                 return _of_claim(disk, name, pending, begin)
-    if killed := filling_pods.killed(work.pods, begin, cluster):
-        return killed
-    if unplaced := filling_pods.unplaced(work.pods, begin, cluster):
-        return unplaced
     if failed_pod := _of_pods(vm, disk, work, begin, cluster):
         return failed_pod
-    if warned := _warned(disk, cluster):
+    warned = _warned(disk, cluster)
+    if without := waiting_disks.without_class(disk, begin.partition(" (")[0], warned, cluster):
+        return without
+    if warned:
         if without := waiting_disks.without_modes(warned, begin, cluster):
             return without
         return waiting_disks.stuck(f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME))
@@ -160,12 +159,16 @@ def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem
 
 def _of_pods(vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:
     """Return why a pod that fills a disk fails; None: none does, as far as is known."""
+    for of_pods in (filling_pods.killed, filling_pods.unplaced):
+        if problem := of_pods(work.pods, begin, cluster):
+            return problem
     for pod in work.pods:
         if why := _failure(pod, cluster):
             reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
-            if larger := filling_pods.larger(why, vm, disk, cluster):
-                return Problem(reason, larger, ProblemCause.NOT_REPORTED)
-            return waiting_disks.stuck(reason, _way(why, of_pod=True), logs_of(pod))
+            way = _way(why, of_pod=True)
+            if other := filling_pods.larger(why, vm, disk, cluster) or filling_pods.of_source(way, vm, disk):
+                return Problem(reason, other, ProblemCause.NOT_REPORTED)
+            return waiting_disks.stuck(reason, way, logs_of(pod))
     return None
 
 

@@ -15,10 +15,10 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.model.commands import kubectl, typed, virtctl
+from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage
@@ -177,6 +177,64 @@ def without_modes(said: str, begin: str, cluster: Cluster) -> Problem | None:
     """
     found = _WITHOUT.search(said)
     return _of_profile(found[1], f"{begin}: {said}", cluster) if found is not None else None
+
+
+_NO_CLASS: Final = "no storageClass to choose profile"
+"""CDI's words (pkg/controller/datavolume/util.go#renderPvcSpecVolumeModeAndAccessModesAndStorageClass)."""
+
+
+def without_class(disk: Object, begin: str, said: str, cluster: Cluster) -> Problem | None:
+    """Return that a disk gets no claim, as it names no class and none is the default; None: it does.
+
+    ``said``: what CDI says of it; empty: nothing.
+
+    Raises:
+        Unseen: whether it has a claim could not be read.
+    """
+    phase, name = disk.at("status", "phase").text, disk.at("status", "claimName").text or disk.name
+    if phase not in (None, "", "Pending") or cluster.get(PVC, disk.namespace, name) is not None:
+        return None
+    asked = disk.at("spec", "storage")
+    if not asked.present or asked["accessModes"].present or asked["storageClassName"].text:
+        return None
+    is_disk = disk.at("spec", "contentType").value != "archive"
+    if (said and _NO_CLASS not in said) or unlisted(cluster, STORAGE_CLASS):
+        return None
+    if _default(cluster, is_disk=is_disk):
+        return None
+    known = sorted(each.name for each in cluster.known(STORAGE_CLASS))
+    there = f" (there are {names(known)})" if len(known) > 1 else f" (there is {known[0]})" if known else ""
+    reason = (
+        f"{begin}: it gets no claim, because it names no storageClassName and no accessModes, and "
+        f"no StorageClass is marked as the default{there}"
+    )
+    if not known:
+        described = kubectl("describe", DATA_VOLUME, disk.name, disk.namespace)
+        return stuck(reason, "create a StorageClass, and mark it as the default", described)
+    usable = [name for name in known if _gives_modes(name, cluster)]
+    if not usable:  # a default would give no access modes either
+        words = f"name storageClassName and accessModes in {_place(disk)}"
+        return stuck(reason, words, kubectl("describe", DATA_VOLUME, disk.name, disk.namespace))
+    key = storage.DEFAULT_FOR_VMS if is_disk else storage.DEFAULT_FOR_ALL
+    which = usable[0] if len(usable) == 1 else "one of them"
+    words = f"mark {which} as the default ({key}), or name storageClassName in {_place(disk)}"
+    mark = {"metadata": {"annotations": {key: "true"}}}
+    lone = len(usable) == 1
+    command = merge_patch(STORAGE_CLASS, usable[0], "", mark) if lone else kubectl("get", STORAGE_CLASS)
+    return stuck(reason, words, command)
+
+
+def _gives_modes(name: str, cluster: Cluster) -> bool:
+    """Return whether CDI may know access modes of a class: it does not if its profile has none."""
+    profile = find(cluster, STORAGE_PROFILE, "", name)
+    return profile is None or any(map(_has_modes, _sets(profile)))
+
+
+def _place(disk: Object) -> str:
+    """Return where a data volume is written: its own spec cannot be changed."""
+    owners = disk.metadata["ownerReferences"].items()
+    name = next((each["name"].text for each in owners if each["kind"].text == VM.kind), None)
+    return f"the dataVolumeTemplate of VM {name}, and delete DataVolume {disk.name}" if name else "a new DataVolume"
 
 
 def of_modes(disk: Object, begin: str, cluster: Cluster) -> Problem | None:

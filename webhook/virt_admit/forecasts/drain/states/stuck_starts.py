@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import dying_pods, held_disks, vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
-from virt_admit.model.kubevirt.launcher import pod_refusals
+from virt_admit.model.kubevirt.launcher import libvirt_errors, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import capital, cut, cut_middle, names
@@ -33,6 +33,7 @@ READS: Final[Reads] = union(
     unattached_networks.READS,
     virt_handlers.READS,
     refused_owners.READS,
+    held_disks.READS,
     {
         VMI: ("status.conditions.message", "status.phaseTransitionTimestamps"),
         VM: ("status.conditions.message", "status.volumeUpdateState"),
@@ -116,6 +117,20 @@ def elsewhere(vmi: Object, cluster: Cluster) -> tuple[str, ...] | None:
     return None if certain is not None and set(certain) <= {on} else tuple(name for name in certain or () if name != on)
 
 
+def after_loss(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what keeps a VMI from starting also after the loss of its node; None: nothing known."""
+    if vmi.at("status", "phase").text not in vm_states.STARTING_PHASES:
+        return None
+    held = held_disks.is_held_elsewhere(vmi, unsynchronized(vmi), cluster)
+    return problem(vmi, cluster) if held else None
+
+
+def fails(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a VMI does not start, for a cause that is not known to be one of its node."""
+    starts = vmi.at("status", "phase").text in vm_states.STARTING_PHASES
+    return starts and problem(vmi, cluster) is not None and elsewhere(vmi, cluster) is None
+
+
 def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     why = pod_starts.failure(pod, cluster)
     if not why:
@@ -136,6 +151,8 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     if without := unattached_networks.of_start(vmi, pod, cluster):
         return without
     if said := unsynchronized(vmi):
+        if held := held_disks.problem(vmi, said, cluster):
+            return held
         if refused := refused_owners.of(vmi, said, cluster):
             reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.words)}"
             short = f"{synchronizer(vmi)}: {refused.words}"
@@ -178,7 +195,8 @@ def unsynchronized(vmi: Object) -> str:
     synchronized = vmi.condition("Synchronized")
     if synchronized["status"].text != "False":
         return ""
-    return " ".join((synchronized["message"].text or "").split()) or "no reason is given"
+    said = " ".join((synchronized["message"].text or "").split())
+    return libvirt_errors.legible(said) or "no reason is given"
 
 
 def is_handed_over(vmi: Object) -> bool:

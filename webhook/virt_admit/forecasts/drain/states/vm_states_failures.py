@@ -41,6 +41,11 @@ def repeats(vmi: Object, found: VmState, target: SchedulingTarget, cluster: Clus
             reason = f"migrations fail {where}: {_pairs(impossible)}"
             remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else pair_remedy(impossible.values())
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
+    return of_load(vmi, cluster)
+
+
+def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
+    """Return that the next migration ends at its timeout like the last ones; None: they did not."""
     loads = migration_failures.loads_in_a_row(vmi, cluster)
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster) if loads else None
     last = migration_failures.in_a_row(vmi, cluster)[-1] if loads else None
@@ -110,8 +115,8 @@ _DEVICE_REMEDY: Final = (
 )
 _LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
 CPU_LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY} when that suits: its CPU settings can stay, and no retry helps"
-LOAD_REMEDY: Final = "give migrations more bandwidth, set allowAutoConverge, or lower its load"
-CONVERGING_REMEDY: Final = "give migrations more bandwidth, or lower its load"
+LOWER_LOAD: Final = "or lower its load"
+"""How remedies end against a guest that writes memory faster than it is copied."""
 POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB, which its volumes count for, or give migrations more bandwidth"
 
@@ -147,7 +152,12 @@ def load_remedy(vmi: Object, settings: MigrationSettings | None) -> str:
     """Return what helps against a migration that times out: one that copies volumes needs the time, not less load."""
     if migration_timeouts.moves_volumes(vmi):
         return VOLUME_REMEDY
-    return CONVERGING_REMEDY if settings is not None and settings.auto_converge else LOAD_REMEDY
+    on = [] if settings is not None and settings.auto_converge else ["allowAutoConverge"]
+    if settings is None or not settings.post_copy:
+        on.append("allowPostCopy (the loss of a node then ends the guest)")
+    limited = settings is not None and settings.bandwidth
+    wider = "raise bandwidthPerMigration" if limited else "give migrations more bandwidth on a network of their own"
+    return ", ".join((*([f"set {' or '.join(on)}"] if on else []), wider, LOWER_LOAD))
 
 
 _REMEDIES: Final = (

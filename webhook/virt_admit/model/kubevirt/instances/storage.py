@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, STORAGE_CLASS, STORAGE_PROFILE, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
+from virt_admit.model.kubevirt.instances.expand import ABSENT, ExpandedVmi
 from virt_admit.model.lookups import find
 
 SHARED: Final = "ReadWriteMany"
@@ -140,6 +140,10 @@ NONE_THERE: Final = ", which names none"
 """How the words about an object end that was read, and does not say what is sought."""
 
 
+NO_DEFAULT: Final = f"a default {STORAGE_CLASS.kind}{ABSENT}"
+"""What a claim without a class lacks where the classes were read, and none of them is marked."""
+
+
 class _Defaults(NamedTuple):
     for_vms: str | None
     for_all: str | None
@@ -149,7 +153,7 @@ def _default_class(vm_disk: bool, cluster: Cluster) -> str:
     defaults = cluster.cached(_defaults)
     name = (defaults.for_vms if vm_disk else None) or defaults.for_all
     if name is None:
-        raise Unseen(f"the default among {STORAGE_CLASS}")
+        raise Unseen(f"the default among {STORAGE_CLASS}" if unlisted(cluster, STORAGE_CLASS) else NO_DEFAULT)
     return name
 
 

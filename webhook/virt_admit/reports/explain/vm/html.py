@@ -111,9 +111,8 @@ def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:
 
 
 def _tables(report: VmReport) -> Iterator[Table]:
-    yield Table(
-        "Why not to other nodes", ("Node", "Why not"), tuple((each.node, each.what) for each in report.short or ())
-    )
+    refused = tuple((each.node, each.what) for each in report.short or ())
+    yield Table(text.nodes_title(report), ("Node", "Why not"), refused)
     yield _table("Last migrations", _MIGRATION, text.migrations(report.migrations))
     yield _table("Budgets that select its pod", ("Budget", "Disruptions", "Effect"), text.budgets(report.budgets))
     yield _table("Volumes", ("Volume", "Kind", "Claim", "State"), text.volumes(report.volumes))

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.said_once import Said, once, without_remedy
 from virt_admit.reports.explain.vm.report import VmReport
+from virt_admit.reports.explain.vm.resting import START as _START
 from virt_admit.reports.explain.vm.status_notes import FAILS, NO_NODE
 
 EVENTS: Final = {
@@ -29,6 +31,23 @@ def rests(report: VmReport) -> bool:
     return {(event.outcome, event.reason) for event in report.events} == {
         (EventEffect.NOT_RUNNING, report.events[0].reason)
     }
+
+
+def is_stuck(report: VmReport) -> bool:
+    """Whether a VM that starts waits for a change by an administrator."""
+    if report.state != State.STARTING:
+        return False
+    remedy = report.events[0].remedy if rests(report) else report.drain.remedy
+    return bool(remedy) and not remedy.startswith(("wait ", _START))
+
+
+def starts_again(report: VmReport) -> bool:
+    """Whether a VM whose guest has failed is about to start again."""
+    return (
+        report.state == "stopped"
+        and report.vm.phase == "Failed"
+        and report.vm.run_strategy in ("Always", "RerunOnFailure")
+    )
 
 
 def causes(report: VmReport) -> tuple[Said, ...]:
@@ -51,10 +70,13 @@ def rules(report: VmReport, todo: Sequence[str]) -> tuple[JudgedRule, ...] | Non
 def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Sequence[str]) -> str:
     same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
-        return f"{said[0].reference}."
+        what = rule.message.partition(": ")[0]
+        return f"{what}: {said[0].reference}." if len(what) < _BEGINNING else f"{said[0].reference}."
     return once(without_remedy(rule.message, todo), said)
 
 
+_BEGINNING: Final = 80
+"""Characters of the beginning of a message that says what the cause leads to."""
 _SENTENCE_END: Final = re.compile(r"[.;] ")
 
 

@@ -26,7 +26,7 @@ from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, names, scheduler_words
+from virt_admit.model.messages import capital, cut, cut_middle, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
 from virt_admit.reports.explain.vm import resting
 
@@ -140,7 +140,7 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
         for _, name, apart in unattached_volumes.hotplugged(vmi, cluster)
     )
     if (said := stuck_starts.unsynchronized(vmi)) and not any(unattached_volumes.hotplugged(vmi, cluster)):
-        yield f"{stuck_starts.synchronizer(vmi)}: {cut(said, _LONGEST)}"
+        yield f"{stuck_starts.synchronizer(vmi)}: {cut_middle(said, _LONGEST)}"
     if frozen := frozen_guests.words(vmi, cluster):
         yield frozen
     if vmis.OUTDATED in vmi.labels:

@@ -17,12 +17,18 @@ from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain.report import MissingOnNode
-from virt_admit.reports.drain.words import state_words
+from virt_admit.reports.drain.words import next_step, state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
 from virt_admit.reports.explain.said_once import Said, once
 from virt_admit.reports.explain.vm import repetitions, resting
-from virt_admit.reports.explain.vm.repetitions import EVENTS, is_told, rests
+from virt_admit.reports.explain.vm.repetitions import (
+    EVENTS,
+    is_stuck,
+    is_told,
+    rests,
+    starts_again,
+)
 from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
 
 UNKNOWN: Final = "cannot be determined"
@@ -47,7 +53,7 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
         (headline(report), list(facts(report))),
         ("Why it does not run", [(why,)] if (why := _why_off(report)) else []),
         ("What would happen", [] if rests(report) else [row[:3] for row in events(report)]),
-        ("Why not to other nodes", list(_nodes(report))),
+        (nodes_title(report), list(_nodes(report))),
         ("Last migrations", list(migrations(report.migrations))),
         ("Budgets that select its pod", list(budgets(report.budgets))),
         ("Volumes", list(volumes(report.volumes))),
@@ -61,6 +67,11 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
     return "\n".join(map(indented, lines)).rstrip("\n") + "\n"
+
+
+def nodes_title(report: VmReport) -> str:
+    """Return the title of the nodes that do not take a VM."""
+    return "Why not to other nodes" if report.vm.node is not None else "Nodes that do not take it"
 
 
 def titled(title: str, items: Iterable[str]) -> list[str]:
@@ -133,11 +144,13 @@ def _start(report: VmReport) -> str:
     kept = bool(remedy) and not remedy.startswith(resting.START)
     where = BELOW if _why_off(report) or any(_nodes(report)) else _TO_DO
     if kept and report.candidates:
-        return f"no node now, {where}; then {names(report.candidates)}"
+        return f"{names(report.candidates)}, once what keeps it has ended, {where}"
     told = not report.short or not all(_untold(each, report) for each in report.short)
     told = told if kept else any(not _untold(each, report) for each in report.short or ())
     waits = report.candidates == () and told and (kept or bool(_why_off(report)))
-    return f"no node now, {where}" if waits else _named(report.candidates, "no node")
+    elsewhere = not all(_untold(each, report) for each in report.short or ())  # no node is at fault
+    no_node = "no node before what keeps it has ended" if elsewhere else "no node now"
+    return f"{no_node}, {where}" if waits else _named(report.candidates, "no node")
 
 
 def _others(report: VmReport) -> str:
@@ -147,8 +160,9 @@ def _others(report: VmReport) -> str:
         return "no other node, as it cannot migrate"
     if not report.candidates:
         return _named(report.candidates, "no other node")
-    now = f"now, {BELOW}" if report.vm.phase == "Running" else "before its guest runs"
-    return f"no other node {now}; then {names(report.candidates)}"
+    if report.vm.phase == "Running":
+        return f"{names(report.candidates)}, once what keeps it has ended, {BELOW}"
+    return f"no other node before its guest runs; then {names(report.candidates)}"
 
 
 def _state(report: VmReport) -> str:
@@ -156,20 +170,13 @@ def _state(report: VmReport) -> str:
         return UNKNOWN
     drain = report.drain
     since = f" since {drain.since}" if drain.since else ""
-    until = f", next step at {drain.until}" if drain.until else ""
+    until = f", {next_step(report.state)} at {drain.until}" if drain.until else ""
     attempts = f", {count(drain.attempts, 'failed attempt')}" if drain.attempts else ""
-    again = ", KubeVirt starts it again" if _starts_again(report) else ""
+    again = ", KubeVirt starts it again" if starts_again(report) else ""
     words = "does not run" if report.state == STOPPED else state_words(report.state, drain.flags)
+    if is_stuck(report):
+        words = "starts without success"
     return f"{words}{again}{since}{until}{attempts}"
-
-
-def _starts_again(report: VmReport) -> bool:
-    """Whether a VM whose guest has failed is about to start again."""
-    return (
-        report.state == STOPPED
-        and report.vm.phase == "Failed"
-        and report.vm.run_strategy in ("Always", "RerunOnFailure")
-    )
 
 
 def _strategy(report: VmReport) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.model.sanitize import cell, line, name
 from virt_admit.reports.findings import grouping
 from virt_admit.reports.findings.commands import command
-from virt_admit.reports.findings.report import REPORTED, Report, ReportRow
+from virt_admit.reports.findings.report import REPORTED, Report, ReportRow, lacks
 from virt_admit.rule import Action
 
 _MOST: Final = 10
@@ -57,6 +57,7 @@ def _merge_unseen(rows: Iterable[ReportRow]) -> list[ReportRow]:
             unseen.setdefault(id(row.result), []).append(row)
     for group in unseen.values():
         rules = ", ".join(dict.fromkeys(row.rule for row in group))
-        what = ", ".join(sorted({row.unseen for row in group}))
-        out.append(group[0]._replace(rule=rules, message=cell(f"not available: {what}"), unseen=what))
+        every = {row.unseen for row in group}
+        what = ", ".join(sorted(every))
+        out.append(group[0]._replace(rule=rules, message=cell(lacks(every)), unseen=what))
     return sorted(out, key=lambda row: (row.place[0], bool(row.unseen)))  # within these it is sorted already
