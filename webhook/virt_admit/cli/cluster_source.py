@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def connect(source: ClusterOptions, connections: int = 1) -> ApiClient:
-    """Return a client of the live cluster, without any request to it. Threads may use that many connections.
+    """Return a client of the live cluster, without any request to it.
 
     Raises:
         ClickException: the options and the kubeconfig name no cluster.
@@ -80,7 +80,7 @@ def load_cluster(
         looks_up: the kinds to list in a live cluster.
         namespace: where to list a kind that may not be listed in all namespaces; empty: nowhere.
         quiet: show no progress.
-        further: also read the events of a live cluster and the objects of other kinds, for evidence.
+        further: also read the events and the other kinds of a live cluster, for evidence.
 
     Raises:
         ClickException: options exclude each other, the snapshot is not valid, or the cluster does not answer.
@@ -144,8 +144,8 @@ def list_live(
 
 
 def read_events(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
-    """Add the events that say what goes wrong to a live cluster, and say which may be missing. It never fails."""
-    from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - importing urllib3 takes 0.1 s
+    """Add the events that say what goes wrong, and say which may be missing. It never fails."""
+    from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - urllib3 takes 0.1 s
 
     events = BoundedEvents()
     events.read(connect(source), namespace)
@@ -155,7 +155,7 @@ def read_events(source: ClusterOptions, cluster: ClusterCache, namespace: str = 
 
 
 def read_further_kinds(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
-    """Add the objects of other kinds to a live cluster, and say which are missing. It never fails."""
+    """Add the objects of other kinds, and say which are missing. It never fails."""
     from virt_admit.kube import further_kinds  # noqa: PLC0415 - importing urllib3 takes 0.1 s
 
     missing = further_kinds.read(connect(source, further_kinds.CONNECTIONS), cluster, namespace)

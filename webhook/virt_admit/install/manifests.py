@@ -300,7 +300,7 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
     """Return the role of the scan, or of the watch: read what rules judge and look up, and what forecasts read."""
     rules = rules.in_scan
-    evidence = () if name == WATCHER else (EVENT,)  # a scan reads warnings once; watching them would take memory
+    evidence = () if name == WATCHER else (EVENT,)  # a watch would have to keep them
     judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *FORECAST_READS, *evidence})
     verbs = WATCH if name == WATCHER else ("list",)
     return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))

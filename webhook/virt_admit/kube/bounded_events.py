@@ -1,4 +1,4 @@
-"""The events of a live cluster that say what goes wrong: all warnings, and the others that rules name, within bounds."""
+"""The events of a live cluster, within bounds: all warnings, and the others that rules name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes.events import EVENT, NOT_WARNINGS
 from virt_admit_certs.kube_api import ApiError
 
 MOST: Final = 20_000
-"""Warnings that are kept, of 1 kB each at most. A cluster of 500 nodes in which much fails has half of it."""
+"""Warnings that are kept, of 1 kB each at most. A large cluster in which much fails has half."""
 _MOST_OTHERS: Final = 1_000
 """Other events that are kept for each selector."""
 SECONDS: Final = 30.0
@@ -28,7 +28,7 @@ _FIELDS: Final = FieldSet(
 
 
 class BoundedEvents(KindStore):
-    """Events of a live cluster. It is never complete, because most events that are no warnings are not read."""
+    """Events of a live cluster. It is never complete: most that are no warnings are not read."""
 
     def __init__(self) -> None:
         super().__init__(EVENT, fields=_FIELDS, packed=True)
@@ -36,7 +36,7 @@ class BoundedEvents(KindStore):
         """Why warnings may be missing; empty: all of them are there."""
 
     def read(self, api: ApiClient, namespace: str = "") -> None:
-        """Read the events, in one namespace if those of all may not be listed. What cannot be read is missing."""
+        """Read the events, in one namespace if those of all may not be listed."""
         found: ByNamespace = {}
         deadline = time.monotonic() + SECONDS
         self.missing = self._read(api, "", "type=Warning", MOST, deadline, found)

@@ -1,7 +1,7 @@
 """The custom resources of a live cluster that no rule names, within bounds.
 
-What an object reports is evidence whatever its kind is (docs/decisions/evidence.md). Discovery names the kinds. A kind
-that may not be listed, or is left out by a bound, stays unseen.
+What an object reports is evidence whatever its kind is (docs/decisions/evidence.md). Discovery
+names the kinds. A kind that may not be listed, or is left out by a bound, stays unseen.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _SELECTED: Final = {"clusterserviceversions.operators.coreos.com": "!olm.copiedF
 Source: operator-framework/api:pkg/operators/v1alpha1/clusterserviceversion_types.go#CopiedLabelKey.
 """
 _REFUSALS: Final = 30
-"""Kinds in a row that may not be listed, before the others are not asked for: a role that names its kinds."""
+"""Kinds in a row that may not be listed, before the others are not asked for."""
 _AGGREGATED: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
-"""All kinds in one answer, since Kubernetes 1.27. Earlier releases answer with the names of the groups."""
+"""All kinds in one answer, since Kubernetes 1.27. Earlier releases answer with the groups."""
 _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", "policy")) | {
     f"{group}.k8s.io"
     for group in (
@@ -47,9 +47,9 @@ _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", 
         *("node", "rbac.authorization", "storage", "storagemigration"),
     )
 }
-"""The groups of kube-apiserver of which only what is named is read. So no Secret and no ConfigMap ever is."""
+"""Groups of which only what is named is read. So no Secret and no ConfigMap ever is."""
 _HOLD_KEYS: Final = re.compile(r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z")
-"""Kinds that may hold keys, such as the tokens of Rancher and the settings of Harvester: they are not asked for."""
+"""Kinds that may hold keys, such as the tokens of Rancher: they are not asked for."""
 
 
 _COMPUTED: Final = frozenset(("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io"))
@@ -92,7 +92,8 @@ class FurtherStores(dict[Kind, KindStore]):
 
     def get(self, kind: Kind, default: Any = None) -> Any:
         """Return the store of a kind; an empty one if the API server does not have the kind."""
-        found = super().get(kind, self._by_name.get((kind.group, kind.kind)))  # a store without objects is false
+        # Without "or": a store without objects is false.
+        found = super().get(kind, self._by_name.get((kind.group, kind.kind)))
         if found is None and f"{kind.kind}.{kind.group}" not in self._served and kind.group not in self._unknown:
             found = self._by_name[kind.group, kind.kind] = KindStore(kind)
             found.replace({}, StoreState.ABSENT)
@@ -131,7 +132,7 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
 
 
 def complete_names(cluster: ClusterCache) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return the names of the objects of each custom resource that was listed as a whole, by group and kind."""
+    """Return the names of the objects of each kind that was listed as a whole, by group and kind."""
     return {
         (kind.group, kind.kind): frozenset(obj.name for obj in store)
         for kind, store in sorted(cluster.stores.items())
@@ -256,7 +257,7 @@ def _aggregated(groups: Iterable[Mapping[str, Any]]) -> _Discovered:
             if version.get("freshness") == "Stale":
                 unknown.add(name)
             for each in version.get("resources") or ():
-                named = (each.get("responseKind") or {}).get("kind")  # what an aggregated API does not say is null
+                named = (each.get("responseKind") or {}).get("kind")  # null: the API does not say it
                 if named and "list" in (each.get("verbs") or ()):
                     below = {sub["subresource"] for sub in each.get("subresources") or ()}
                     kind = named, each["resource"], each["scope"] == "Namespaced"
@@ -292,6 +293,6 @@ def _of(group: str, version: str, kind: str, plural: str, namespaced: bool, has_
 
 
 def _served_elsewhere(cluster: ClusterCache) -> frozenset[str]:
-    """Return the groups of aggregated APIs. What they answer with is computed, as metrics are, or no custom resource."""
+    """Return the groups of aggregated APIs. What they answer with is often computed, as metrics."""
     services = (each for each in cluster.known(API_SERVICE) if each.at("spec", "service").is_map)
     return frozenset(each.at("spec", "group").text or "" for each in services) | _COMPUTED

@@ -28,10 +28,10 @@ _WAITING: Final = frozenset((State.TARGET_PENDING, State.TARGET_NOT_READY, State
 
 
 def of(cluster: Snapshot | ClusterCache, source: ClusterOptions) -> LiveEvents | None:
-    """Return the events of a live cluster; None: all are known, or it is a snapshot. Call it before a forecast."""
+    """Return the events of a live cluster; None: all are known. Call it before a forecast."""
     if isinstance(cluster, Snapshot):
         return None
-    from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - checking files alone needs no cache
+    from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - files need none
 
     known = cluster.stores.get(EVENT)
     all_known = isinstance(known, BoundedEvents) and not known.missing

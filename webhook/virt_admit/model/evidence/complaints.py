@@ -65,7 +65,7 @@ FIELDS: Final = (
     *("status.conditions", "status.phase", "status.state", "status.robustness", "status.health", "status.currentState"),
     *(f"status.{each}" for each in (*_MESSAGES, "reason", "attachError", "detachError", "syncError")),
 )
-"""The fields of any object that ``lasting`` reads. Errors with another name are seen where the object is whole."""
+"""The fields that ``lasting`` reads. Errors of other names count where the object is whole."""
 
 
 class Complaint(NamedTuple):

@@ -138,7 +138,7 @@ def of_cluster(
         if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
         if (first := _lasting(obj, texts, cluster)) is not None
     ]
-    found.sort(key=lambda each: (each.obj.kind, each.obj.full_name))  # the same of a file and of its cluster
+    found.sort(key=lambda each: (each.obj.kind, each.obj.full_name))
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
     return _grouped(found)
 

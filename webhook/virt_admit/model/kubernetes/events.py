@@ -1,4 +1,4 @@
-"""Events, as far as they are known: those of a snapshot, or of a live cluster what ``kube/bounded_events.py`` reads."""
+"""Events, as far as they are known. ``kube/bounded_events.py`` reads those of a live cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_WARNINGS: Final = (
     *("reason=RemediationSkipped", "reason=NodeSchedulable", "involvedObject.kind=Plan"),
     *("reason=FailedToEvictVM", "reason=UpdatePaused", "source=sigs.k8s.io/descheduler"),
 )
-"""Field selectors of the other events that are looked up. In a live cluster all others are left out.
+"""Field selectors of the events that are looked up and are no warnings.
 
 Source: kubernetes/kubernetes:pkg/registry/core/event/strategy.go#ToSelectableFields.
 """
