@@ -1,8 +1,11 @@
 """The events of a live cluster: all warnings and a few others, within bounds."""
 
+import re
+
 import pytest
 
 from tests.fake_api import FakeApi
+from tests.paths import ROOT
 from virt_admit.kube import bounded_events
 from virt_admit.kube.bounded_events import BoundedEvents
 from virt_admit.kube.cache import ClusterCache
@@ -75,3 +78,15 @@ def test_an_account_that_may_not_list_them(fake, read):
 def test_an_answer_that_is_none(fake, read):
     fake.broken["/api/v1/events"] = b'{"items": [{"metadata": 1}], "metadata": {}}'
     assert read().missing.startswith("events: this is not the answer of an API server")
+
+
+WARNINGS = {"Failed"}
+"""Reasons of events that are looked up by their kind, and that are warnings."""
+
+
+def test_every_event_that_is_looked_up_is_read():
+    source = (each.read_text() for each in (ROOT / "webhook").rglob("*.py"))
+    reasons = {reason for text in source for reason in re.findall(r'events\.known\([^,]+, "(\w+)"', text)}
+    read = {each.rpartition("reason=")[2] for each in events.NOT_WARNINGS if "reason=" in each}
+    assert len(reasons) > 5
+    assert reasons - WARNINGS <= read

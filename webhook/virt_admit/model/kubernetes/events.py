@@ -15,7 +15,8 @@ from virt_admit.model.kubernetes.objects import Object
 EVENT: Final = Kind("", ("v1",), "events", "Event")
 NOT_WARNINGS: Final = (
     *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
-    *("reason=RemediationSkipped", "reason=NodeSchedulable", "involvedObject.kind=Plan"),
+    *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
+    "involvedObject.kind=Plan",
     *("reason=FailedToEvictVM", "reason=UpdatePaused", "source=sigs.k8s.io/descheduler"),
 )
 """Field selectors of the events that are looked up and are no warnings.
