@@ -18,7 +18,10 @@ from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, Kind
 Json = dict[str, Any]
 
 
-_ALWAYS = {"/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/apis/apps/v1/deployments"}
+_ALWAYS = {
+    *("/api/v1/events", "/api/v1/services"),
+    *("/apis/discovery.k8s.io/v1/endpointslices", "/apis/apps/v1/deployments"),
+}
 """The lists that every API server has; most tests have nothing in them."""
 
 
@@ -33,6 +36,7 @@ class FakeApi:
         self.revision = 100
         self.objects: dict[str, dict[tuple[str, str], Json]] = {}
         """By path of the list."""
+        self.kinds: dict[str, Kind] = {}
         self.history: dict[str, list[tuple[int, str, Any]]] = {}
         self.oldest = 0
         """A watch from an earlier revision is answered with 410."""
@@ -98,6 +102,7 @@ class FakeApi:
     def install(self, kind: Kind, *objects: Json, version: str = "") -> None:
         """Serve a kind, in one version."""
         with self.changed:
+            self.kinds[path_of(kind, version)] = kind
             self.objects.setdefault(path_of(kind, version), {})
             self.history.setdefault(path_of(kind, version), [])
         for obj in objects:
@@ -166,17 +171,37 @@ class FakeApi:
     # --- what it answers
 
     def groups(self) -> Json:
-        """The discovery document."""
-        return {"kind": "APIGroupList", "groups": [{"name": group} for group in sorted(BUILT_IN_GROUPS) if group]}
+        """The discovery document, as that of releases before 1.27."""
+        versions: dict[str, list[Json]] = {}
+        for _, _, group, version, *_ in (path.split("/") for path in self.objects if path.startswith("/apis/")):
+            if {"version": version} not in versions.setdefault(group, []):
+                versions[group].append({"version": version})
+        names = dict.fromkeys((*sorted(BUILT_IN_GROUPS - {""}), *versions))
+        return {"kind": "APIGroupList", "groups": [{"name": name, "versions": versions.get(name)} for name in names]}
 
-    def page(self, path: str, limit: int, start: int) -> Json:
+    def resources(self, path: str) -> Json:
+        """The kinds of a group in a version."""
+        found = [kind for each, kind in self.kinds.items() if each.rpartition("/")[0] == path]
+        named = [{"name": kind.plural, "kind": kind.kind, "namespaced": kind.namespaced} for kind in found]
+        below = [{"name": f"{kind.plural}/status", "verbs": ["get"]} for kind in found]
+        return {"kind": "APIResourceList", "resources": [*({**each, "verbs": ["list"]} for each in named), *below]}
+
+    def page(self, path: str, limit: int, start: int, selector: str = "") -> Json:
         """One page of a list."""
         with self.changed:
             home, listed = self._listed(path)
-            objects = [obj for (namespace, _), obj in listed.items() if home in ("", namespace)]
+            objects = [
+                obj for (namespace, _), obj in listed.items() if home in ("", namespace) and _selected(obj, selector)
+            ]
             more = {"continue": str(start + limit)} if limit and start + limit < len(objects) else {}
             metadata = {"resourceVersion": str(self.revision), **more}
             return {"metadata": metadata, "items": objects[start : start + limit] if limit else objects}
+
+    def named(self, path: str) -> Json | None:
+        """The object that has this path."""
+        lists, _, name = path.rpartition("/")
+        home, listed = self._listed(lists)
+        return listed.get((home, name))
 
     def serves(self, path: str) -> bool:
         return self._base(path)[1] in self.objects.keys() | _ALWAYS
@@ -211,6 +236,18 @@ class FakeApi:
                     yield obj
                 elif home in ("", obj.get("metadata", {}).get("namespace", home)):
                     yield json.dumps({"type": event, "object": obj}).encode()
+
+
+def _selected(event: Json, selector: str) -> bool:
+    """Whether a field selector selects an event."""
+    source = event.get("source", {}).get("component") or event.get("reportingComponent", "")
+    fields = {f"involvedObject.{key}": value for key, value in event.get("involvedObject", {}).items()}
+    fields |= {"reason": event.get("reason"), "type": event.get("type"), "source": source}
+    for each in filter(None, selector.split(",")):
+        key, _, value = each.partition("=")
+        if (fields.get(key.removesuffix("!")) == value) == key.endswith("!"):
+            return False
+    return True
 
 
 def path_of(kind: Kind, version: str = "") -> str:
@@ -257,12 +294,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"kind": "Namespace"})
         elif url.path in fake.forbidden:
             self._status(403, f"{url.path} is forbidden")
+        elif url.path.count("/") == 3 and url.path.startswith("/apis/"):
+            self._send(200, fake.resources(url.path))
+        elif (found := fake.named(url.path)) is not None:
+            self._send(200, found)
         elif not fake.serves(url.path):
             self._send(404, b"404 page not found\n")
         elif "watch" in query:
             self._watch(url.path, query)
         else:
-            self._send(200, fake.page(url.path, int(query.get("limit", 0)), int(query.get("continue") or 0)))
+            page = int(query.get("limit", 0)), int(query.get("continue") or 0)
+            self._send(200, fake.page(url.path, *page, query.get("fieldSelector", "")))
 
     def _watch(self, path: str, query: dict[str, str]) -> None:
         fake, epoch, since = self.fake, self.fake.epoch, int(query["resourceVersion"])

@@ -1,4 +1,4 @@
-"""``virt-admit drain NODE`` of a live cluster asks for the events of VMs that wait, and for no others."""
+"""Where all events may not be listed, ``virt-admit drain NODE`` asks for those of VMs that wait, and for no others."""
 
 import json
 import re
@@ -25,20 +25,22 @@ def ask(tmp_path, monkeypatch):
     """Return the row of the VM, and the objects whose events were asked for."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
-    def run(*objects, words=("a",), may=True):
+    def run(*objects, words=("a",), may=True, every=False):
         with FakeApi() as fake:
             fake.time = clock.instant(NOW)
             for kind in (*drain.LOOKS_UP, EVENT):
                 fake.install(kind)
             for obj in (node("a"), node("b"), vm(), *objects):
                 fake.put(kinds.of(obj) or EVENT, obj.data)
+            if not every:
+                fake.forbidden.add("/api/v1/events")
             if not may:
                 fake.forbidden.add("/api/v1/namespaces/shop/events")
             command = ("drain", *words, "--kubeconfig", fake.kubeconfig(tmp_path), "-o", "json")
             found = CliRunner().invoke(main.virt_admit, command, standalone_mode=False)
             assert found.exception is None, found.exception
             nodes = {each["name"]: each for each in json.loads(found.stdout)["nodes"]}
-            asked = [query["fieldSelector"] for path, query in fake.requests if path.endswith("/events")]
+            asked = [query["fieldSelector"] for path, query in fake.requests if path.endswith("shop/events")]
             return nodes["a"]["vms"][0], [_SUBJECT.search(each).groups() for each in asked]
 
     return run
@@ -79,3 +81,11 @@ def test_without_events_the_answer_is_that_of_the_objects(ask, objects, options,
     row, asked = ask(*objects, warning(MOVING[-1], "FailedMount", "rbd image is still being used"), **options)
     assert (row["outcome"], len(asked)) == ("migrates", most)
     assert "rbd" not in row["reason"]
+
+
+@pytest.mark.parametrize("words", [("a",), ("--all",)])
+def test_where_all_warnings_may_be_listed_no_single_ones_are(ask, words):
+    seen = warning(MOVING[-1], "FailedMount", "rbd image is still being used")
+    row, asked = ask(*MOVING, seen, words=words, every=True)
+    assert (row["outcome"], asked) == ("unknown", [])
+    assert "rbd image is still being used" in row["reason"]

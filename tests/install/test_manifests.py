@@ -18,6 +18,7 @@ from virt_admit.cli.commands import scan, serve
 from virt_admit.install import manifests
 from virt_admit.install.manifests import ENTRIES, KUBEVIRT_NAMESPACES, MUTATING, NAME, SCAN, WATCHER
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.policy.files import PolicyConfigMap
 from virt_admit.rules import load_rules
 from virt_admit.serving.gunicorn_worker import DRAIN_SECONDS
@@ -242,10 +243,8 @@ class TestRights:
 
     def test_the_scan_lists_what_rules_judge_and_look_up_and_what_an_upgrade_depends_on(self):
         listed = [rule for rule in granted(self.SWEEP) if rule["verbs"] == ["list"]]
-        wanted = {
-            *manifests.FORECAST_READS,
-            *(kind for rule in load_rules().in_scan for kind in (*rule.kinds, *rule.reads)),
-        }
+        judged = (kind for rule in load_rules().in_scan for kind in (*rule.kinds, *rule.reads))
+        wanted = {*manifests.FORECAST_READS, *judged, EVENT}
         assert self._kinds([*listed, *granted(self.ELSEWHERE)]) == {(kind.group, kind.plural) for kind in wanted}
 
     @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ import pytest
 from tests.builders import manifest
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.kube.cache import ClusterCache, KindStore
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates import cordoners, plan_progress, upgrade_plans
 
@@ -68,6 +71,18 @@ def test_a_job_that_was_too_slow_stops_the_plan():
     )
     assert '"jobActiveDeadlineSecs":7200' in command_of(order.remedy)
     assert phases(*STOPPED) == {"a": "done", "b": "failing", "c": "waiting"}
+
+
+def test_a_live_cluster_shows_the_same():
+    """Each look-up makes new views of the objects."""
+    stores = {kind: KindStore(kind, packed=True) for kind in (NODE, PLAN, POD)}
+    for each in (plan(), A, B, C, pod("drain")):
+        stores[kinds.of(each)].upsert(each.data)
+    live = ClusterCache(stores.values())
+    live.time = NOON
+    (pool,) = plan_progress.progress(live)
+    assert {name: str(update.phase) for name, update in pool.nodes.items()} == phases(plan(), A, B, C, pod("drain"))
+    assert str(pool.nodes["b"].phase) == "draining"
 
 
 def event(reason="JobFailed", message="Job failed on Node b", at="2026-01-01T11:45:00Z", of="agents"):

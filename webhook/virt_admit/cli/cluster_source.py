@@ -13,6 +13,7 @@ from virt_admit.cli.options import ClusterOptions
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.files import walk_linked
 from virt_admit.documents.reader import Document
+from virt_admit.forecasts.placement.components import driver_registrations
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from virt_admit.kube.client import ApiClient
 
 
-def connect(source: ClusterOptions) -> ApiClient:
+def connect(source: ClusterOptions, connections: int = 1) -> ApiClient:
     """Return a client of the live cluster, without any request to it.
 
     Raises:
@@ -39,7 +40,7 @@ def connect(source: ClusterOptions) -> ApiClient:
     from virt_admit.kube import client  # noqa: PLC0415 - importing kubernetes takes 0.3 s
 
     try:
-        return client.ApiClient.connect(source.kubeconfig, source.context)
+        return client.ApiClient.connect(source.kubeconfig, source.context, connections)
     except SettingError as error:
         raise failure(error) from None
 
@@ -70,7 +71,7 @@ def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -
 
 
 def load_cluster(
-    source: ClusterOptions, looks_up: Sequence[Kind], namespace: str = "", quiet: bool = False
+    source: ClusterOptions, looks_up: Sequence[Kind], namespace: str = "", quiet: bool = False, further: bool = False
 ) -> Snapshot | ClusterCache:
     """Return the snapshot that the options name, or these kinds of the live cluster.
 
@@ -79,6 +80,7 @@ def load_cluster(
         looks_up: the kinds to list in a live cluster.
         namespace: where to list a kind that may not be listed in all namespaces; empty: nowhere.
         quiet: show no progress.
+        further: also read the events and the other kinds of a live cluster, for evidence.
 
     Raises:
         ClickException: options exclude each other, the snapshot is not valid, or the cluster does not answer.
@@ -88,7 +90,11 @@ def load_cluster(
         from virt_admit.kube.cache import KindStore  # noqa: PLC0415 - checking files alone needs no cache
 
         stores = [KindStore(kind, packed=True) for kind in dict.fromkeys(looks_up)]
-        return list_live(source, stores, namespace, quiet)
+        cluster = list_live(source, stores, namespace, quiet)
+        if further:
+            read_events(source, cluster, namespace, quiet)
+            read_further_kinds(source, cluster, namespace, quiet)
+        return cluster
     try:
         from virt_admit.kube import snapshots  # noqa: PLC0415 - checking files alone needs no snapshot
 
@@ -135,6 +141,28 @@ def list_live(
         return cluster
     except ApiError as error:
         raise click.ClickException(f"{error}{_REMEDIES.get(error.reason, '')}") from None
+
+
+def read_events(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
+    """Add the events that say what goes wrong, and say which may be missing. It never fails."""
+    from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - urllib3 takes 0.1 s
+
+    events = BoundedEvents()
+    events.read(connect(source), namespace)
+    cluster.stores[events.kind] = events
+    if events.missing and not quiet:
+        tell(f"not read: {events.missing}. Reports may lack what they say")
+
+
+def read_further_kinds(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
+    """Add the objects of other kinds, and say which are missing. It never fails."""
+    from virt_admit.kube import further_kinds  # noqa: PLC0415 - importing urllib3 takes 0.1 s
+
+    missing = further_kinds.read(connect(source, further_kinds.CONNECTIONS), cluster, namespace)
+    found = further_kinds.complete_names(cluster)
+    cluster.provide(driver_registrations.names_by_kind, lambda: found, ())
+    if missing and not quiet:
+        tell(f"not read: {missing}. Reports may lack what their objects say")
 
 
 _REMEDIES: Final = {

@@ -17,6 +17,7 @@ from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.kube.field_filter import looked_up_at_admission, looked_up_kinds, lookup_namespace
 from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import down_vms
@@ -299,7 +300,8 @@ def rbac_elsewhere(rules: Rules) -> dict[str, list[dict[str, Any]]]:
 def scan_rbac(rules: Rules, name: str = SCAN) -> list[dict[str, Any]]:
     """Return the role of the scan, or of the watch: read what rules judge and look up, and what forecasts read."""
     rules = rules.in_scan
-    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *FORECAST_READS})
+    evidence = () if name == WATCHER else (EVENT,)  # a watch would have to keep them
+    judged_or_read = sorted({*rules.kinds, *looked_up_kinds(rules), *FORECAST_READS, *evidence})
     verbs = WATCH if name == WATCHER else ("list",)
     return list(_granted(name, _lookup_rules(judged_or_read, rules, verbs), [name], component=_component(name)))
 

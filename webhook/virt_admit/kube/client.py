@@ -199,13 +199,15 @@ class ApiClient(KubeApi):
         except ApiError as error:
             raise SettingError(_no_context(kubeconfig, context) or _remedied(error)) from None
 
-    def get(self, path: str, query: dict[str, str], read_timeout: float = READ_TIMEOUT) -> urllib3.BaseHTTPResponse:
-        """Return a response whose body is not read yet.
+    def get(
+        self, path: str, query: dict[str, str], read_timeout: float = READ_TIMEOUT, accept: str = ""
+    ) -> urllib3.BaseHTTPResponse:
+        """Return a response whose body is not read yet, in one of the media types in ``accept``.
 
         Raises:
             ApiError: the request failed.
         """
-        return self._ask("GET", path, read_timeout, fields=query)
+        return self._ask("GET", path, read_timeout, {"Accept": accept} if accept else _NOTHING, fields=query)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Create an object and return it as stored; for a review, that is the answer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.remediation import harvester_reset
-from virt_admit.kube.cache import ClusterCache, KindStore
+from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.client import ApiClient, malformed_as_error, path_of
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.kinds import HARVESTER_SETTING, NODE
@@ -22,7 +22,10 @@ def read(api: ApiClient, cluster: ClusterCache) -> None:
         response = api.get(path_of(HARVESTER_SETTING, name=harvester_reset.SETTING), {}, _TIMEOUT)
         with malformed_as_error():
             found = json_codec.loads(read_body(response))
-    except ApiError:
+    except ApiError as error:
+        if error.status == 404:
+            cluster.stores[HARVESTER_SETTING] = KindStore(HARVESTER_SETTING)
+            cluster.stores[HARVESTER_SETTING].replace({}, StoreState.ABSENT)
         return
     if isinstance(found, dict) and isinstance(found.get("metadata"), dict):
         store = cluster.stores[HARVESTER_SETTING] = KindStore(HARVESTER_SETTING)

@@ -23,6 +23,7 @@ from virt_admit.kube.object_states import ObjectStates
 from virt_admit.kube.stored_types import wrong_type
 from virt_admit.model.kubernetes import clock, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
@@ -198,7 +199,7 @@ def _write(sweep: Sweep, file: IO[str]) -> None:
     file.write(json.dumps(head, indent=1).removesuffix("\n}") + ',\n "items": [')
     separator = "\n"
     for obj in sweep:
-        if kinds.of(obj) is not None:
+        if kinds.of(obj) is not None or (obj.api_version, obj.kind) == (EVENT.api_version, EVENT.kind):
             file.write(separator + json.dumps(presentable(obj), sort_keys=True, ensure_ascii=False))
             separator = ",\n"
     file.write("\n ]\n}\n")

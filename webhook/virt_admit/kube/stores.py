@@ -7,17 +7,19 @@ from typing import Final
 from virt_admit.kube.cache import KindStore, Summary
 from virt_admit.kube.field_filter import NO_READS, WHOLE, lookup_namespace, retained_fields
 from virt_admit.model.kubernetes.kinds import POD
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.launcher import pod_summary
 from virt_admit.rules import Rules
 
 
-def stores(rules: Rules, also: Reads = NO_READS, *, whole: bool = False) -> list[KindStore]:
+def stores(rules: Rules, also: Reads = NO_READS, beside: Reads = NO_READS, *, whole: bool = False) -> list[KindStore]:
     """Return stores for everything that these rules judge or look up, and what is ``also`` looked up.
 
     Of kinds that are only looked up the stores keep the fields that are read, or every field if ``whole``.
+    ``beside`` names further fields of these kinds. It adds no kind.
     """
-    retained = retained_fields(rules, also)
+    looked_up = retained_fields(rules, also)
+    retained = retained_fields(rules, union(also, {kind: beside[kind] for kind in looked_up if kind in beside}))
     complete = {kind for kind in (*rules.kinds, *retained) if whole or kind in rules.by_kind}
     return [
         KindStore(

@@ -1,6 +1,6 @@
 """Ranges of addresses that whereabouts gives to pods, and the entries that it keeps for pods which are gone.
 
-Only snapshots hold its IPPools. Sources: k8snetworkplumbingwg/whereabouts:pkg/allocate/allocate.go#AssignmentError,
+Discovery finds its IPPools in a cluster. Sources: k8snetworkplumbingwg/whereabouts:pkg/allocate/allocate.go#AssignmentError,
 :pkg/api/whereabouts.cni.cncf.io/v1alpha1/ippool_types.go (the key of an allocation is its distance from the first address of
 the network).
 """

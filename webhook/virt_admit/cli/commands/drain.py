@@ -137,7 +137,7 @@ def command(
             sources, lambda source: _answer(source, summary, form, longest_downtime, max_age)
         )
         return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
     result = _with_events(cluster, query, sources[0][1], jobs)
     if form == "html":
         html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
@@ -184,7 +184,7 @@ def _answer(
     source: ClusterOptions, summary: bool, form: str, longest_downtime: float | None, max_age: timedelta | None
 ) -> multi_cluster.ClusterAnswer:
     """Return the answer about all nodes of one of several clusters."""
-    cluster = load_cluster(source, LOOKS_UP)
+    cluster = load_cluster(source, LOOKS_UP, further=True)
     result = plan(cluster)
     code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
     verdicts = {word: str(sum(node.drainable is value for node in result.nodes)) for word, value in _VERDICTS.items()}

@@ -77,7 +77,7 @@ def _explain_checks(
         if not in_file:
             _parse(target)
         if not in_file or source.given:
-            cluster = load_cluster(source, LOOKS_UP)
+            cluster = load_cluster(source, LOOKS_UP, further=True)
         objects = list(_objects(target, namespace or "default")) if in_file else []
         checks = [obj for obj in objects if kinds.of(obj) in KINDS] if in_file else [find(target, cluster, namespace)]
     except (LookupError, reader.DocumentError) as error:

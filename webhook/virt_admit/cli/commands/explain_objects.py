@@ -103,7 +103,7 @@ def run(
         raise click.UsageError("--pages-by is for reports about several VMs")
     is_node = named.kind is NODE
     kinds = looks_up(explain_node.JUDGED if is_node else explain_vm.JUDGED)
-    cluster = load_cluster(source, kinds, named.namespace or namespace or "")
+    cluster = load_cluster(source, kinds, named.namespace or namespace or "", further=True)
     events = live_events.of(cluster, source)
     read = events.read_about if events is not None else no_events
     opinion = _opinion(source, policy)

@@ -1,4 +1,4 @@
-"""The warnings about single objects of a live cluster: they say why something waits, and all of them are too many."""
+"""The warnings about single objects of a live cluster in which not all of them could be read."""
 
 from __future__ import annotations
 
@@ -28,8 +28,14 @@ _WAITING: Final = frozenset((State.TARGET_PENDING, State.TARGET_NOT_READY, State
 
 
 def of(cluster: Snapshot | ClusterCache, source: ClusterOptions) -> LiveEvents | None:
-    """Return the events of a live cluster; None: it is a snapshot, which has them or not. Call it before a forecast."""
-    return None if isinstance(cluster, Snapshot) else LiveEvents(cluster, source)
+    """Return the events of a live cluster; None: all are known. Call it before a forecast."""
+    if isinstance(cluster, Snapshot):
+        return None
+    from virt_admit.kube.bounded_events import BoundedEvents  # noqa: PLC0415 - files need none
+
+    known = cluster.stores.get(EVENT)
+    all_known = isinstance(known, BoundedEvents) and not known.missing
+    return None if all_known else LiveEvents(cluster, source)
 
 
 class LiveEvents:
@@ -40,7 +46,7 @@ class LiveEvents:
 
         self._cluster, self._source = cluster, source
         self._asked: set[tuple[str, str, str]] = set()
-        self._store = cluster.stores[EVENT] = KindStore(EVENT)
+        self._store = cluster.stores.setdefault(EVENT, KindStore(EVENT))
 
     def read(self, nodes: Iterable[NodePlan]) -> bool:
         """Read the warnings that may say why VMs of these nodes wait. Return whether there are any."""

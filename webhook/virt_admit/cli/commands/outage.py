@@ -101,7 +101,7 @@ def command(
     if len(sources) > 1:
         answers = multi_cluster.ask_each(sources, lambda source: _answer(source, question, summary, form, max_age))
         return multi_cluster.publish(answers, "Outage", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
     found = _outages(question, cluster, processes.sharing(cluster, jobs))
     if form == "html":
         html_output.publish(_pages(found, cluster, sources[0][1]), file, output.pages_by)
@@ -129,7 +129,7 @@ def _answer(
     source: ClusterOptions, question: Question, summary: bool, form: str, max_age: timedelta | None
 ) -> multi_cluster.ClusterAnswer:
     """Return the answer about one of several clusters."""
-    cluster = load_cluster(source, LOOKS_UP)
+    cluster = load_cluster(source, LOOKS_UP, further=True)
     found = _outages(question, cluster)
     code = snapshot_age.judged(CODES[found.survives], cluster, source, max_age)
     verdicts = {"survives": outage_text.WORDS[found.survives].lower(), "losses": str(len(found.outages))}

@@ -109,7 +109,7 @@ def command(
         raise click.UsageError("--summary is for text output only")
     allowed = wishes.wishes()
     _accept(Goal(goal), nodes)
-    cluster = load_cluster(source, LOOKS_UP)
+    cluster = load_cluster(source, LOOKS_UP, further=True)
     plan = _repair(cluster, Goal(goal), nodes, allowed)
     if form in ("html", "folder"):
         plan_output.publish(plan, cluster, source, form, file, output.pages_by)

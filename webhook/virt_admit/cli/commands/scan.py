@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from virt_admit.cli import multi_cluster, processes
-from virt_admit.cli.cluster_source import connect, list_live, load_policy, require_judged, warn_unreadable
+from virt_admit.cli.cluster_source import (
+    connect,
+    list_live,
+    load_policy,
+    read_events,
+    read_further_kinds,
+    require_judged,
+    warn_unreadable,
+)
 from virt_admit.cli.findings_output import STRICT_HINT, has_findings, print_summary, publish
 from virt_admit.cli.html_output import evidence
 from virt_admit.cli.options import (
@@ -238,8 +246,12 @@ class _Scan:
         judged_kinds = [kind for kind in rules.kinds if kind.namespaced or not options.namespace]
         if snapshot is not None and source.cluster is not None:
             require_judged(snapshot, load_rules().in_scan.kinds, source.cluster)
+        if isinstance(cluster, ClusterCache):
+            read_events(source, cluster, options.namespace, reporting.quiet)
         if options.save:
             _save(cluster, options.save)
+        if isinstance(cluster, ClusterCache):
+            read_further_kinds(source, cluster, options.namespace, reporting.quiet)
         with progress("judging", len(judged_kinds), reporting.quiet) as show:
             report = judge(
                 cluster,
@@ -269,8 +281,8 @@ class _Scan:
         if self.options.save:
             return stores(load_rules().in_scan, _OF_A_SNAPSHOT, whole=True)
         if self.options.metrics:
-            return stores(self.rules, union(READS, outages.READS))
-        return stores(self.rules, READS if self.writes_pages else NO_READS)
+            return stores(self.rules, union(READS, outages.READS), reported.REPORTING)
+        return stores(self.rules, READS if self.writes_pages else NO_READS, reported.REPORTING)
 
     def _is_selected(self, obj: Object) -> bool:
         return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)

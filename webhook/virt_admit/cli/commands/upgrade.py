@@ -170,7 +170,7 @@ def command(
             sources, lambda one: _answer(one, rehearsed, begin, form, longest_downtime, max_age)
         )
         return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP)
+    cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
     say = _say if form != "json" else lambda _: None
     result = rehearsed.rehearse(cluster, say, processes.sharing(cluster, jobs))
     result = surroundings.with_reported(result, cluster)
@@ -200,7 +200,7 @@ def _answer(
     max_age: datetime.timedelta | None,
 ) -> multi_cluster.ClusterAnswer:
     """Return the answer about one of several clusters."""
-    cluster = load_cluster(source, LOOKS_UP)
+    cluster = load_cluster(source, LOOKS_UP, further=True)
     result = rehearsed.rehearse(cluster)
     code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
     verdicts = {

@@ -61,6 +61,14 @@ _MESSAGES: Final = ("error", "errorMessage", "lastError", "failureMessage", "fai
 """Fields of a status that hold what went wrong last, or what it waits for."""
 
 
+FIELDS: Final = (
+    *("metadata.finalizers", "metadata.creationTimestamp", "spec.enabled", "spec.suspend", "spec.desireState"),
+    *("status.conditions", "status.phase", "status.state", "status.robustness", "status.health", "status.currentState"),
+    *(f"status.{each}" for each in (*_MESSAGES, "reason", "attachError", "detachError", "syncError")),
+)
+"""The fields that ``lasting`` reads. Errors of other names count where the object is whole."""
+
+
 class Complaint(NamedTuple):
     """One thing that an object reports as wrong."""
 

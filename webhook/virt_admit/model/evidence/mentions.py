@@ -120,7 +120,8 @@ class Mentions:
                 if address not in found and _guest(obj) in (None, *own):
                     found[address] = Near(near.distance + 1, obj)
                     queue.append(found[address])
-        return list(found.values())
+        in_order = sorted(found.items(), key=lambda item: (item[1].distance, item[0]))
+        return [near for _, near in in_order]
 
     def _neighbours(self, near: Near) -> Iterator[Object]:
         yield from self._named_by(near.obj)

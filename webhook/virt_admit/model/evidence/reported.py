@@ -27,6 +27,7 @@ from virt_admit.model.kubernetes.kinds import (
     VMIM,
 )
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import cut
 
 MOST: Final = 6
@@ -40,6 +41,8 @@ _JUDGED: Final = frozenset(
     )
 )
 """Kinds of which virt-admit says itself what is wrong."""
+REPORTING: Final[Reads] = {kind: complaints.FIELDS for kind in kinds.ALL if kind not in _JUDGED}
+"""What ``of_cluster`` reads of the kinds that are read in any case."""
 ANY_GROUP: Final = re.compile("")
 """Objects of every API group."""
 _WORD: Final = re.compile(r"[\w.-]{4,}\w")
@@ -135,6 +138,7 @@ def of_cluster(
         if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
         if (first := _lasting(obj, texts, cluster)) is not None
     ]
+    found.sort(key=lambda each: (each.obj.kind, each.obj.full_name))
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
     return _grouped(found)
 

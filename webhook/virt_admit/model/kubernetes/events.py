@@ -1,4 +1,4 @@
-"""Events, as far as a snapshot holds them. They are never listed in a live cluster: it has too many of them."""
+"""Events, as far as they are known. ``kube/bounded_events.py`` reads those of a live cluster."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 
 EVENT: Final = Kind("", ("v1",), "events", "Event")
+NOT_WARNINGS: Final = (
+    *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
+    *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
+    "involvedObject.kind=Plan",
+    *("reason=FailedToEvictVM", "reason=UpdatePaused", "source=sigs.k8s.io/descheduler"),
+)
+"""Field selectors of the events that are looked up and are no warnings.
+
+Source: kubernetes/kubernetes:pkg/registry/core/event/strategy.go#ToSelectableFields.
+"""
 
 
 def last_warning(obj: Object, reason: str, since: datetime | None, cluster: Cluster) -> str:
@@ -53,9 +63,16 @@ def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Obj
 
 def known(kind: str, reason: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the known events with this reason about objects of a kind."""
+    yield from cluster.cached(_by_reason).get((kind, reason), ())
+
+
+def _by_reason(cluster: Cluster) -> Mapping[tuple[str, str], list[Object]]:
+    """Return all known events by the kind of what they are about, and by reason."""
+    groups: dict[tuple[str, str], list[Object]] = {}
     for event in cluster.known(EVENT):
-        if event["reason"].text == reason and event.at("involvedObject", "kind").text == kind:
-            yield event
+        key = event.at("involvedObject", "kind").text or "", event["reason"].text or ""
+        groups.setdefault(key, []).append(event)
+    return groups
 
 
 def newest_warnings(cluster: Cluster) -> list[Object]:

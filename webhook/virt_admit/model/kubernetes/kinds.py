@@ -377,7 +377,7 @@ def find(group: str, kind: str) -> Kind | None:
 
 
 def guess(api_version: str, kind: str) -> Kind:
-    """A kind that the table does not know, as most such kinds are. Only snapshots can hold objects of it."""
+    """A kind that the table does not know, as most such kinds are. Discovery finds its objects."""
     group, _, version = api_version.rpartition("/")
     return Kind(group, (version,), f"{kind.lower()}s", kind)
 

@@ -29,7 +29,7 @@ from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.pods import FINISHED
 
 CLUSTER_POLICY: Final = Kind("nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False)
-"""Of the GPU operator. Only snapshots hold it."""
+"""Of the GPU operator. In a live cluster discovery finds it."""
 _TALOS: Final = "talos.dev/cordoned"
 
 READS: Final[Reads] = union(

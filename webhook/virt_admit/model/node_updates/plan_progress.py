@@ -248,13 +248,13 @@ def at_once(cluster: Cluster) -> int:
 
 def progress(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield how far the Plans are, if one is under way. A node that none selects is not part of it."""
-    under_way = active(cluster)
+    under_way = {plan.full_name for plan in active(cluster)}  # a live cluster makes new views
     if not under_way:
         return
     found = {node.name: NodeUpdate(PLAN.kind, "", Phase.NOT_PART) for node in cluster.known(NODE)}
     for plan in cluster.known(PLAN):
         for node in _selected(plan, cluster):
-            update = _of_node(plan, node, cluster) if plan in under_way else _done(plan)
+            update = _of_node(plan, node, cluster) if plan.full_name in under_way else _done(plan)
             if _RANK.index(update.phase) < _RANK.index(found[node.name].phase):
                 found[node.name] = update
     yield PoolUpdate(PLAN.kind, "nodes", found)

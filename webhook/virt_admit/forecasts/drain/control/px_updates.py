@@ -1,7 +1,7 @@
 """Updates of storage that wait at a node for a VM: Portworx migrates VMs before it ends its pod.
 
 Each VM is migrated once in an update; after a failure an event says so, again and again, until
-a person moves or stops the VM. Only snapshots hold events. Sources: libopenstorage/operator:
+a person moves or stops the VM. Sources: libopenstorage/operator:
 pkg/controller/storagecluster/kubevirt.go#StartEvictingVMPods, .../update.go (``UpdatePaused``);
 the page "Manage KubeVirt VMs during Portworx node upgrades" of Portworx.
 """

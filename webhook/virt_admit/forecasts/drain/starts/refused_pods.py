@@ -62,7 +62,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
 _DENIED: Final = re.compile(r'admission webhook \\?"([\w.-]{1,253})\\?" denied the request:? ?(.*)', re.DOTALL)
 _OVN_CONFLICT: Final = re.compile(r"conflict with ip crd ([\w.-]{1,253})", re.IGNORECASE)
 _OVN_IP: Final = kinds.guess("kubeovn.io/v1", "IP")._replace(namespaced=False)
-"""An address that Kube-OVN has given. Only snapshots hold it."""
+"""An address that Kube-OVN has given. In a live cluster discovery finds it."""
 
 
 def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:

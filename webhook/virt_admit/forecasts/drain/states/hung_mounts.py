@@ -32,11 +32,11 @@ READS: Final[Reads] = union(
     },
 )
 _NFS_SERVER: Final = kinds.guess("nfs.rook.io/v1alpha1", "NFSServer")
-"""Of Rook. Only snapshots hold it."""
+"""Of Rook. In a live cluster discovery finds it."""
 
 
 _RANGE: Final = kinds.guess("networking.k8s.io/v1", "ServiceCIDR")
-"""Addresses of Services, from Kubernetes 1.33 on. Only snapshots hold it."""
+"""Addresses of Services, from Kubernetes 1.33 on. In a live cluster discovery finds it."""
 
 
 class HungMount(NamedTuple):
@@ -134,7 +134,7 @@ def _ranges(cluster: Cluster) -> frozenset[str]:
     """Return the ranges of addresses of Services, as ServiceCIDRs or the flags of the control plane name them.
 
     The flags are in the static pods of kubeadm and RKE2. They are not in ``READS``: the webhook would keep the arguments of
-    every pod, so only snapshots hold them.
+    every pod, so a scan of a live cluster does not have them.
     """
     written = (item.text for each in cluster.known(_RANGE) for item in each.at("spec", "cidrs").items())
     pods = (pod for pod in cluster.known(POD) if pod.name.startswith(_COMPONENTS) and pod.namespace == "kube-system")

@@ -87,7 +87,9 @@ def _motion(cluster: Cluster) -> Motion:
             arriving.setdefault(to, []).append(vmi)
     for node, vmi, older in _elsewhere(launchers, cluster):
         group = left if older else stranded
-        if vmi not in (*arriving.get(node, ()), *group.get(node, ())):
+        known = (*arriving.get(node, ()), *group.get(node, ()))
+        # By name: each look-up of a live cluster makes a new view of the object.
+        if all(vmi.full_name != each.full_name for each in known):
             group.setdefault(node, []).append(vmi)
     return Motion(
         {key: tuple(launcher.pod for launcher in some) for key, some in launchers.items()},

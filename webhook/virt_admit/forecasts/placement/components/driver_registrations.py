@@ -100,14 +100,17 @@ def _lacks(driver: str, node: str, cluster: Cluster) -> str:
     if node not in registered or not others:
         return ""
     own = _own_words(driver)
-    for (group, kind), named in cluster.cached(_by_kind).items():
+    for (group, kind), named in cluster.cached(names_by_kind).items():
         if own & _own_words(group) and node not in named and named.issuperset(others):
             return f"no {kind} {node} exists, as one does for {names(others)}"
     return ""
 
 
-def _by_kind(cluster: Cluster) -> Mapping[tuple[str, str], frozenset[str]]:
-    """Return the names of the objects of each kind that a driver may have and that is complete."""
+def names_by_kind(cluster: Cluster) -> Mapping[tuple[str, str], frozenset[str]]:
+    """Return the names of the objects of each kind that a driver may have and that is complete.
+
+    Of a live cluster, what has read the kinds provides them.
+    """
     found: dict[Kind, set[str]] = {}
     for obj in cluster if isinstance(cluster, Snapshot) else ():
         if obj.group not in BUILT_IN_GROUPS:

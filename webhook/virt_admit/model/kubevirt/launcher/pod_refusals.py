@@ -26,7 +26,7 @@ from virt_admit.model.messages import names
 _PRIORITY_CLASS: Final = kinds.guess("scheduling.k8s.io/v1", "PriorityClass")._replace(
     plural="priorityclasses", namespaced=False
 )
-"""Only snapshots hold it."""
+"""In a live cluster discovery finds it."""
 _RESERVED: Final = ("system-", "kubevirt-cluster-critical")
 """Priority classes of the parts of the cluster itself."""
 

@@ -23,7 +23,7 @@ from virt_admit.model.messages import capital, cut_middle
 
 READS: Final[Reads] = {HCO: (), KUBEVIRT: (), CDI: ()}
 CONDITION: Final = kinds.guess("operators.coreos.com/v2", "OperatorCondition")
-"""Only snapshots hold it."""
+"""In a live cluster discovery finds it."""
 _DEPLOYED: Final[Mapping[str, Kind]] = {
     "CDI": CDI,
     "KubeVirt": KUBEVIRT,

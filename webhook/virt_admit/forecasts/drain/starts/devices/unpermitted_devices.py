@@ -30,7 +30,7 @@ READS: Final[Reads] = union(
 
 _SAID: Final = re.compile(r"(HostDevice|GPU) (\S{1,320}) is not permitted in permittedHostDevices")
 _PCI_DEVICE: Final = kinds.guess("devices.harvesterhci.io/v1beta1", "PCIDevice")._replace(namespaced=False)
-"""Of Harvester. Only snapshots hold it."""
+"""Of Harvester. In a live cluster discovery finds it."""
 _LISTS: Final = ("pciHostDevices", "mediatedDevices", "usb", "usbHostDevices")
 """In KubeVirt ``usb``, in HyperConverged ``usbHostDevices``."""
 

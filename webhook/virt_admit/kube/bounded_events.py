@@ -1,0 +1,75 @@
+"""The events of a live cluster, within bounds: all warnings, and the others that rules name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from virt_admit.kube.cache import ByNamespace, KindStore
+from virt_admit.kube.client import ApiClient, PageRequests, malformed_as_error, page_items, path_of
+from virt_admit.kube.field_filter import FieldSet
+from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes.events import EVENT, NOT_WARNINGS
+from virt_admit_certs.kube_api import ApiError
+
+MOST: Final = 20_000
+"""Warnings that are kept, of 1 kB each at most. A large cluster in which much fails has half."""
+_MOST_OTHERS: Final = 1_000
+"""Other events that are kept for each selector."""
+SECONDS: Final = 30.0
+"""For all listings. The API server goes through all events for each of them, as it has no index."""
+_FIELDS: Final = FieldSet(
+    (
+        *("type", "reason", "message", "count", "involvedObject", "series", "source", "reportingComponent"),
+        *("firstTimestamp", "lastTimestamp", "eventTime", "metadata.creationTimestamp"),
+    )
+)
+
+
+class BoundedEvents(KindStore):
+    """Events of a live cluster. It is never complete: most that are no warnings are not read."""
+
+    def __init__(self) -> None:
+        super().__init__(EVENT, fields=_FIELDS, packed=True)
+        self.missing = ""
+        """Why warnings may be missing; empty: all of them are there."""
+
+    def read(self, api: ApiClient, namespace: str = "") -> None:
+        """Read the events, in one namespace if those of all may not be listed."""
+        found: ByNamespace = {}
+        deadline = time.monotonic() + SECONDS
+        self.missing = self._read(api, "", "type=Warning", MOST, deadline, found)
+        refused = bool(self.missing) and not found
+        if refused and namespace:
+            self._read(api, namespace, "type=Warning", MOST, deadline, found)
+        for selector in () if refused else NOT_WARNINGS:
+            self._read(api, "", f"type!=Warning,{selector}", _MOST_OTHERS, deadline, found)
+        self.replace(found, self.state)
+
+    def _read(
+        self, api: ApiClient, namespace: str, selector: str, most: int, deadline: float, found: ByNamespace
+    ) -> str:
+        """Add the events with these fields. Return why some may be missing."""
+        count = 0
+        try:
+            for items in _pages(api, path_of(EVENT, namespace), selector):
+                if count >= most or time.monotonic() > deadline:
+                    return f"events after the first {count}: the cluster has very many of them"
+                for item in items:
+                    self.add(found, item)
+                count += len(items)
+        except ApiError as error:
+            return "events, which this account may not list" if error.status in (401, 403) else f"events: {error}"
+        return ""
+
+
+def _pages(api: ApiClient, path: str, selector: str) -> Iterator[list[dict[str, Any]]]:
+    pages, more = PageRequests({"fieldSelector": selector}), True
+    while more:
+        body = api.page(path, pages)
+        with malformed_as_error():
+            page = json_codec.loads_bounded(body)
+            items = [item for item in page_items(page) if item["metadata"]["name"]]
+            more = pages.proceed(len(body), page["metadata"])
+        yield items

@@ -1,0 +1,298 @@
+"""The custom resources of a live cluster that no rule names, within bounds.
+
+What an object reports is evidence whatever its kind is (docs/decisions/evidence.md). Discovery
+names the kinds. A kind that may not be listed, or is left out by a bound, stays unseen.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+from virt_admit.kube.cache import ClusterCache, KindStore, StoreState, names_of
+from virt_admit.kube.client import ApiClient, PageRequests, malformed_as_error, page_items, path_of
+from virt_admit.model.kubernetes import json_codec, kinds
+from virt_admit.model.kubernetes.kinds import API_SERVICE, Kind
+from virt_admit.model.messages import count, names
+from virt_admit_certs.kube_api import ApiError, read_body
+
+CONNECTIONS: Final = 4
+SECONDS: Final = 30.0
+"""For all kinds: OpenShift and Rancher have 300 of them."""
+MOST_BYTES: Final = 24 << 20
+"""Text that is kept of all kinds: what goes through all objects takes a second for 4 MB."""
+_MOST_OF_A_KIND: Final = 4 << 20
+_LONGEST: Final = 4_000
+"""Characters of a text. Longer ones are no message and no name."""
+_SELECTED: Final = {"clusterserviceversions.operators.coreos.com": "!olm.copiedFrom"}
+"""Label selectors by kind: OLM copies ClusterServiceVersions into every namespace.
+
+Source: operator-framework/api:pkg/operators/v1alpha1/clusterserviceversion_types.go#CopiedLabelKey.
+"""
+_REFUSALS: Final = 30
+"""Kinds in a row that may not be listed, before the others are not asked for."""
+_AGGREGATED: Final = (
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
+    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+)
+"""All kinds in one answer, since Kubernetes 1.27. Earlier releases answer with the groups."""
+_BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", "policy")) | {
+    f"{group}.k8s.io"
+    for group in (
+        *("admissionregistration", "apiextensions", "apiregistration", "authentication", "authorization"),
+        *("certificates", "coordination", "discovery", "events", "flowcontrol.apiserver", "internal.apiserver"),
+        *("node", "rbac.authorization", "storage", "storagemigration"),
+    )
+}
+"""Groups of which only what is named is read. So no Secret and no ConfigMap ever is."""
+_HOLD_KEYS: Final = re.compile(r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z")
+"""Kinds that may hold keys, such as the tokens of Rancher: they are not asked for."""
+
+
+_COMPUTED: Final = frozenset(("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io"))
+"""Groups of aggregated APIs, where these may not be listed."""
+
+
+class _Found(NamedTuple):
+    kind: Kind
+    version: str
+    """The preferred one of the API server."""
+    has_status: bool
+
+
+class _Discovered(NamedTuple):
+    """The kinds of an API server."""
+
+    found: tuple[_Found, ...]
+    unknown: frozenset[str]
+    """Groups of which not all kinds are known, because their API server does not answer."""
+
+
+class FurtherStores(dict[Kind, KindStore]):
+    """Stores by kind. Of a kind that code names only by its group and name, any version counts."""
+
+    def __init__(self, stores: Mapping[Kind, KindStore], served: Collection[str], unknown: Collection[str]) -> None:
+        """Add to these stores.
+
+        Args:
+            stores: the stores.
+            served: the kinds that the API server has, as ``kind.group``.
+            unknown: the API groups of which not all kinds are known.
+        """
+        super().__init__(stores)
+        self._served, self._unknown = frozenset(served), frozenset(unknown) | _BUILT_IN
+        self._by_name = {(kind.group, kind.kind): store for kind, store in stores.items()}
+
+    def __setitem__(self, kind: Kind, store: KindStore) -> None:
+        super().__setitem__(kind, store)
+        self._by_name[kind.group, kind.kind] = store
+
+    def get(self, kind: Kind, default: Any = None) -> Any:
+        """Return the store of a kind; an empty one if the API server does not have the kind."""
+        # Without "or": a store without objects is false.
+        found = super().get(kind, self._by_name.get((kind.group, kind.kind)))
+        if found is None and f"{kind.kind}.{kind.group}" not in self._served and kind.group not in self._unknown:
+            found = self._by_name[kind.group, kind.kind] = KindStore(kind)
+            found.replace({}, StoreState.ABSENT)
+        return default if found is None else found
+
+
+def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
+    """Add the objects of all custom resources that were not listed yet.
+
+    Args:
+        api: the API server.
+        cluster: what was listed.
+        namespace: where to list kinds that cannot be listed in the whole cluster; empty: nowhere.
+
+    Returns:
+        What is missing; empty: nothing is.
+    """
+    try:
+        known = _discover(api)
+    except ApiError as error:
+        return f"the kinds of other operators: {error}"
+    served = {f"{each.kind.kind}.{each.kind.group}" for each in known.found}
+    cluster.stores = FurtherStores(cluster.stores, served, known.unknown)
+    elsewhere = _served_elsewhere(cluster)
+    wanted = [
+        each
+        for each in known.found
+        if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
+        if cluster.stores.get(each.kind) is None
+    ]
+    wanted.sort(key=lambda each: (not each.has_status, each.kind))
+    reading = _Reading(api, wanted, namespace)
+    for store in reading.stores():
+        cluster.stores[store.kind] = store
+    return reading.missing
+
+
+def complete_names(cluster: ClusterCache) -> Mapping[tuple[str, str], frozenset[str]]:
+    """Return the names of the objects of each kind that was listed as a whole, by group and kind."""
+    return {
+        (kind.group, kind.kind): frozenset(obj.name for obj in store)
+        for kind, store in sorted(cluster.stores.items())
+        if kind.group not in _BUILT_IN and store.complete and len(store)
+    }
+
+
+class _Reading:
+    """The first page of each of some kinds."""
+
+    def __init__(self, api: ApiClient, wanted: Iterable[_Found], namespace: str) -> None:
+        self._api, self._wanted, self._namespace = api, tuple(wanted), namespace
+        self._deadline = time.monotonic() + SECONDS
+        self._bytes = 0
+        self._refused = 0
+        """In a row."""
+        self._left_out: list[str] = []
+        self._forbidden: list[str] = []
+
+    def stores(self) -> Iterator[KindStore]:
+        """Yield a store for each kind that can be read, in their order."""
+        with ThreadPoolExecutor(CONNECTIONS) as threads:
+            yield from (found for found in threads.map(self._read, self._wanted) if found is not None)
+
+    @property
+    def missing(self) -> str:
+        """What could not be read."""
+        said = []
+        if self._forbidden:
+            said.append(f"{_kinds(self._forbidden)} that this account may not list")
+        if self._left_out:
+            said.append(f"{_kinds(self._left_out)} as a whole: there is too much of them, or no time was left")
+        return ", and ".join(said)
+
+    def _read(self, each: _Found) -> KindStore | None:
+        kind = each.kind
+        if self._refused >= _REFUSALS:
+            self._forbidden.append(kind.resource)
+            return None
+        if self._bytes >= MOST_BYTES or time.monotonic() > self._deadline:
+            self._left_out.append(kind.resource)
+            return None
+        try:
+            return self._first_page(each, "")
+        except ApiError as error:
+            if error.status == 403 and self._namespace and kind.namespaced:
+                return self._in_namespace(each)
+            if error.status in (401, 403):
+                self._refused += 1
+                self._forbidden.append(kind.resource)
+            elif error.status not in (404, 405):
+                self._left_out.append(kind.resource)
+            return None
+
+    def _in_namespace(self, each: _Found) -> KindStore | None:
+        try:
+            return self._first_page(each, self._namespace)
+        except ApiError:
+            self._forbidden.append(each.kind.resource)
+            return None
+
+    def _first_page(self, each: _Found, namespace: str) -> KindStore:
+        store, objects, size = KindStore(each.kind, namespace, packed=True), dict[str, dict[str, Any]](), 0
+        selector = _SELECTED.get(each.kind.resource, "")
+        requests = PageRequests({"labelSelector": selector} if selector else {})
+        body = self._api.page(path_of(each.kind, namespace, version=each.version), requests)
+        with malformed_as_error(), self._api.one_page:
+            page = json_codec.loads_bounded(body)
+            more = bool(page["metadata"].get("continue"))
+            for item in page_items(page):
+                if size > _MOST_OF_A_KIND:
+                    more = True
+                    break
+                store.add(objects, _shortened(item))
+                home, name = names_of(item)
+                size += len(objects[home][name])
+        self._bytes += size
+        self._refused = 0
+        if more:
+            self._left_out.append(each.kind.resource)
+        store.replace(objects, StoreState.WAITING if more or selector else StoreState.LISTED)
+        return store
+
+
+def _shortened(value: Any) -> Any:
+    """Return an object without its long texts: icons, examples, scripts."""
+    if isinstance(value, dict):
+        return {key: _shortened(each) for key, each in value.items() if not _is_long(each)}
+    if isinstance(value, list):
+        return [_shortened(each) for each in value if not _is_long(each)]
+    return value
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > _LONGEST
+
+
+def _kinds(resources: Iterable[str]) -> str:
+    found = sorted(resources)
+    return f"{count(len(found), 'kind')} ({names(found)})"
+
+
+def _discover(api: ApiClient) -> _Discovered:
+    """Return the kinds that the API server has and that can be listed.
+
+    Raises:
+        ApiError: it does not say.
+    """
+    with malformed_as_error():
+        answer = json_codec.loads(read_body(api.get("/apis", {}, accept=_AGGREGATED)))
+        if answer["kind"] == "APIGroupDiscoveryList":
+            return _aggregated(answer.get("items") or [])
+        return _by_group(api, answer.get("groups") or [])
+
+
+def _aggregated(groups: Iterable[Mapping[str, Any]]) -> _Discovered:
+    found: dict[tuple[str, str], _Found] = {}
+    unknown = set()
+    for group in groups:
+        name = group["metadata"]["name"]
+        for version in group.get("versions") or ():  # the preferred one first
+            if version.get("freshness") == "Stale":
+                unknown.add(name)
+            for each in version.get("resources") or ():
+                named = (each.get("responseKind") or {}).get("kind")  # null: the API does not say it
+                if named and "list" in (each.get("verbs") or ()):
+                    below = {sub["subresource"] for sub in each.get("subresources") or ()}
+                    kind = named, each["resource"], each["scope"] == "Namespaced"
+                    found.setdefault((name, kind[0]), _of(name, version["version"], *kind, "status" in below))
+    return _Discovered(tuple(found.values()), frozenset(unknown))
+
+
+def _by_group(api: ApiClient, groups: Iterable[Mapping[str, Any]]) -> _Discovered:
+    """Return the kinds of each group. It takes a request for each version of a group."""
+    found: dict[tuple[str, str], _Found] = {}
+    unknown = set()
+    for group in groups:
+        name, preferred = group["name"], (group.get("preferredVersion") or {}).get("version")
+        versions = [each["version"] for each in group.get("versions") or ()]
+        for version in () if name in _BUILT_IN else sorted(versions, key=lambda each: each != preferred):
+            try:
+                with malformed_as_error():
+                    resources = json_codec.loads(api.body(f"/apis/{name}/{version}", {})).get("resources") or ()
+            except ApiError:
+                unknown.add(name)
+                continue
+            every = {each["name"] for each in resources}
+            for each in resources:
+                if "/" not in each["name"] and "list" in (each.get("verbs") or ()):
+                    kind = each["kind"], each["name"], each["namespaced"]
+                    found.setdefault((name, kind[0]), _of(name, version, *kind, f"{kind[1]}/status" in every))
+    return _Discovered(tuple(found.values()), frozenset(unknown))
+
+
+def _of(group: str, version: str, kind: str, plural: str, namespaced: bool, has_status: bool) -> _Found:
+    known = kinds.find(group, kind) or Kind(group, (version,), plural, kind, namespaced)
+    return _Found(known, version, has_status)
+
+
+def _served_elsewhere(cluster: ClusterCache) -> frozenset[str]:
+    """Return the groups of aggregated APIs. What they answer with is often computed, as metrics."""
+    services = (each for each in cluster.known(API_SERVICE) if each.at("spec", "service").is_map)
+    return frozenset(each.at("spec", "group").text or "" for each in services) | _COMPUTED
