@@ -3,7 +3,8 @@
 import pytest
 
 from tests.forecasts.drain.vm_motion import ago, cluster, launcher, vmi
-from virt_admit.forecasts.drain.states import held_disks, stuck_starts
+from virt_admit.forecasts.drain.guests import held_disks
+from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.outage import lost_vms
 
 IMAGE = "/var/run/kubevirt-private/vmi-disks/data/disk.img"

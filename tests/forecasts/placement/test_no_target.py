@@ -46,19 +46,19 @@ def local_disk():
     ],
 )
 def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):
-    found = no_target.nowhere_to_go(vmi(spec=spec), cluster(*local_disk()), moves=True)
+    found = no_target.nowhere_to_go(vmi(spec=spec), cluster(*local_disk()))
     assert found.remedy.startswith(f"{remedy}"), found
     assert found.cause is not ProblemCause.NO_ROOM
     assert "add a node or free" not in found.remedy
 
 
 def test_a_required_pod_affinity_is_named():
-    found = no_target.nowhere_to_go(vmi(spec={"affinity": {"podAffinity": PAIR}}), cluster(), moves=True)
+    found = no_target.nowhere_to_go(vmi(spec={"affinity": {"podAffinity": PAIR}}), cluster())
     assert "pod affinity demands another pod with group=pair in the same kubernetes.io/hostname" in found.reason
 
 
 def test_room_and_devices_that_are_taken_are_missing_room():
-    large = no_target.nowhere_to_go(vmi(spec=LARGE), cluster(), moves=True)
+    large = no_target.nowhere_to_go(vmi(spec=LARGE), cluster())
     assert (large.cause, large.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
     taken = [node(name) for name in ("b", "c")]
     for each in taken:
@@ -66,7 +66,7 @@ def test_room_and_devices_that_are_taken_are_missing_room():
     two = {
         "domain": GPU["domain"] | {"devices": {"gpus": [{"name": n, "deviceName": "nvidia.com/A100"} for n in "gh"]}}
     }
-    found = no_target.nowhere_to_go(vmi(spec=two), cluster(*taken), moves=True)
+    found = no_target.nowhere_to_go(vmi(spec=two), cluster(*taken))
     assert (found.cause, found.remedy.startswith("add a node or free that much")) == (ProblemCause.NO_ROOM, True)
 
 
@@ -87,7 +87,7 @@ AGENT = manifest("apps/v1", "DaemonSet", "ebs-csi-node", "kube-system")
 def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
     taints = [{"key": key, "effect": "NoSchedule"}]
     tainted = [node(name, taints=taints) for name in ("b", "c")]
-    found = no_target.nowhere_to_go(vmi(), cluster(*tainted, AGENT), moves=True)
+    found = no_target.nowhere_to_go(vmi(), cluster(*tainted, AGENT))
     assert found.remedy.startswith(remedy)
     assert ("shut the guest down" in found.remedy) is (key == "dedicated")
 
@@ -115,7 +115,7 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
         each.data["status"]["allocatable"] |= LESS
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
     manager = manifest("v1", "Pod", "x-cloud-controller-manager-1", "kube-system", status=status)
-    found = no_target.nowhere_to_go(vmi(), cluster(*full, new, manager, nodes=("a",)), moves=True)
+    found = no_target.nowhere_to_go(vmi(), cluster(*full, new, manager, nodes=("a",)))
     known = f"the cloud controller manager has not removed taint {OF_CLOUD} from c, because pod kube-system/x-"
     assert known in found.reason
     assert found.remedy == (
@@ -147,7 +147,7 @@ def test_a_new_node_on_which_no_virt_handler_starts_before_its_controller_remove
 def test_a_new_node_whose_controller_has_not_removed_its_taint(key, pods, says, remedy):
     full, new = node("b"), node("c", taints=[{"key": key, "effect": "NoSchedule"}])
     full.data["status"]["allocatable"] |= LESS
-    found = no_target.nowhere_to_go(vmi(), cluster(full, new, *pods), moves=True)
+    found = no_target.nowhere_to_go(vmi(), cluster(full, new, *pods))
     assert says in found.reason
     assert found.remedy.startswith(remedy)
     assert ("has not removed taint" in found.reason) is (key != "dedicated")
@@ -158,5 +158,5 @@ def test_a_new_node_that_has_too_little_room_as_well():
     full, new = node("b"), node("c", taints=[{"key": UNINITIALIZED, "effect": "NoSchedule"}])
     full.data["status"]["allocatable"] |= LESS
     new.data["status"]["allocatable"] |= LESS
-    found = no_target.nowhere_to_go(vmi(), cluster(full, new, controller("False")), moves=True)
+    found = no_target.nowhere_to_go(vmi(), cluster(full, new, controller("False")))
     assert "has not removed taint" not in found.reason

@@ -390,4 +390,4 @@ def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
 
     KubeVirt gives up such a migration after five minutes and repeats it forever.
     """
-    return vm_states_failures.failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster, moves=True)
+    return vm_states_failures.failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster)

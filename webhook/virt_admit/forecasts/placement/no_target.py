@@ -37,15 +37,9 @@ _PRESSURE: Final = {f"taint {each.taint}": each for each in PRESSURES}
 """The pressures by the refusal of a node that has one."""
 
 
-def nowhere_to_go(vmi: Object, cluster: Cluster, *, moves: bool) -> Problem | None:
-    """Return why no other node can run a VMI now; None: a node can, or that is unknown.
-
-    Args:
-        vmi: a running VMI.
-        cluster: the cluster.
-        moves: whether it migrates, so that the processor of its node binds it and its source pod still counts.
-    """
-    return reason(candidates.target(vmi, cluster, moves=moves), cluster, moves=moves)
+def nowhere_to_go(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a running VMI can migrate to no other node now; None: it can, or that is unknown."""
+    return reason(candidates.target(vmi, cluster, moves=True), cluster, moves=True)
 
 
 def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: bool = False) -> Problem | None:

@@ -66,7 +66,7 @@ def check(vmi: Object, context: Context) -> Findings:
         )
     elif len(failed) >= migrations.RETRY_LOOP:
         marked = evacuation_marks.way_to_stay(vmi, state, context.cluster)
-        place = no_target.nowhere_to_go(vmi, context.cluster, moves=True)
+        place = no_target.nowhere_to_go(vmi, context.cluster)
         reason = _for_mark(vmi, place) if marked else _reason(vmi, failed[-1], place, context)
         restart = virtctl("restart", vmi.name, vms.namespace_of(vmi)) if reason.endswith("Restart the VM.") else ""
         yield Finding(

@@ -109,7 +109,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
 def _marked(vmi: Object, cluster: Cluster) -> Finding:
     """Return that migrations are made for a mark that no drain needs any more."""
     mark = vmi.at("status", "evacuationNodeName")
-    problem = no_target.nowhere_to_go(vmi, cluster, moves=True)
+    problem = no_target.nowhere_to_go(vmi, cluster)
     why = f", and none can succeed: {problem.reason}" if problem is not None else ""
     strategy = descheduled(vmi, cluster)
     begin = (
@@ -152,7 +152,7 @@ def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) 
     long = drain is not None and vm_states_times.is_older(drain.since, _TARGET_STARTS, cluster)
     if not long or not vm_states_times.is_older(found.since, _REFUSED, cluster):
         return
-    problem = no_target.nowhere_to_go(vmi, cluster, moves=True)
+    problem = no_target.nowhere_to_go(vmi, cluster)
     if problem is not None:
         remedy = typed_remedies.with_command(problem, vmi, cluster).remedy
         yield _waits(mark, problem.reason, remedy, cluster)

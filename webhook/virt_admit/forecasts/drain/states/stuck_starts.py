@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.states import dying_pods, held_disks, vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.guests import held_disks
+from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
