@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import refusing_storage
-from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -46,8 +45,7 @@ def reason(vmi: Object) -> str:
 def words(vmi: Object, cluster: Cluster) -> str:
     """Return that a guest is paused, by what and since when: ``paused by an I/O error for 56 min``; empty: it is not."""
     why = reason(vmi)
-    since = clock.instant(vmi.condition("Paused")["lastTransitionTime"].text)
-    age = f" {vm_states_times.lasting(since, cluster)}" if since is not None else ""
+    age = clock.lasting(vmi.condition("Paused")["lastTransitionTime"].text, cluster)
     by = _WORDS.get(why)
     return f"paused{f' by {by}' if by else ''}{age}" if why else ""
 
