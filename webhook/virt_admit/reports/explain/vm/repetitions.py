@@ -71,7 +71,7 @@ def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Seq
     same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
         what = rule.message.partition(": ")[0]
-        is_whole = len(what) < _BEGINNING and what.count("(") == what.count(")")
+        is_whole = " " in what and len(what) < _BEGINNING and what.count("(") == what.count(")")
         return f"{what}: {said[0].reference}." if is_whole else f"{said[0].reference}."
     return once(without_remedy(rule.message, todo), said)
 
