@@ -75,16 +75,21 @@ def test_no_fix_and_no_command_changes_nothing():
     assert not idle
 
 
+TAINT = "kubectl taint nodes a k=v:NoSchedule"
+LOOK = "kubectl logs agent -n kube-system"
+
+
 @pytest.mark.parametrize(
-    ("message", "shown"),
+    ("typed", "message", "shown"),
     [
-        ("not fenced. Make sure that a is off.", "virt-admit explain vm/db -n shop"),
-        ("not fenced. Make sure that a is off; then taint it.", "kubectl taint nodes a k=v:NoSchedule"),
+        (TAINT, "not fenced. Make sure that a is off.", "virt-admit explain vm/db -n shop"),
+        (TAINT, "not fenced. Make sure that a is off; then taint it.", TAINT),
+        (LOOK, "not fenced. Make sure that a is off.", LOOK),
     ],
 )
-def test_the_command_of_a_step_that_a_message_leaves_out_is_not_shown(message, shown):
+def test_the_command_of_a_step_that_a_message_leaves_out_is_not_shown(typed, message, shown):
     vm = Object({"kind": "VirtualMachine", "metadata": {"name": "db", "namespace": "shop"}})
-    stuck = Problem("not fenced", "make sure that a is off; then taint it: kubectl taint nodes a k=v:NoSchedule")
+    stuck = Problem("not fenced", f"make sure that a is off; then taint it: {typed}")
     assert vm_start_stuck.shown_command(stuck, message, vm) == shown
 
 

@@ -102,12 +102,15 @@ def check(vm: Object, context: Context) -> Findings:
 
 def shown_command(stuck: Problem, message: str, vm: Object) -> str:
     """Return the command of a remedy, unless its words have a second step that the message has no room for."""
-    if _THEN.search(stuck.remedy) and not _THEN.search(message):
+    command = messages.command_of(stuck.remedy)
+    if _THEN.search(stuck.remedy) and not _THEN.search(message) and not command.startswith(_LOOKS):
         return shell("virt-admit", "explain", argument(f"vm/{vm.name}"), "-n", argument(vms.namespace_of(vm)))
-    return messages.command_of(stuck.remedy)
+    return command
 
 
 _THEN: Final = re.compile(r"[;,.] [Tt]hen ")
+_LOOKS: Final = tuple(f"kubectl {verb} " for verb in ("describe", "edit", "get", "logs"))
+"""Commands that change nothing by themselves."""
 
 
 def _of_failed(vm: Object, down: Problem) -> Finding:
