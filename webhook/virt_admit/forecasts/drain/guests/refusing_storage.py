@@ -105,12 +105,15 @@ def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
 
 
 def _ratio(ceph: Object) -> str:
-    """Return how Ceph accepts writes until there is room. Rook sets a ratio that it was given."""
+    """Return how Ceph accepts writes until there is room. Rook sets a ratio that it was given.
+
+    The default is 0.95, and at 0.97 OSDs refuse every write (ceph/ceph:src/common/options, osd_failsafe_full_ratio).
+    """
     given = ceph.at("spec", "storage", "fullRatio").value
     words = "as a decision, raise the full ratio until then"
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         return f"{words} by a little (spec.storage.fullRatio of that CephCluster, now {given})"
-    return f"{words} (ceph osd set-full-ratio 0.97)"
+    return f"{words} (ceph osd set-full-ratio 0.96)"
 
 
 def filling(ceph: Object) -> str:
