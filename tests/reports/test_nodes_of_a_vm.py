@@ -1,4 +1,4 @@
-"""Which nodes do not take a VM: how an explanation calls them, and what is no matter of a node."""
+"""Nodes that do not take a VM: how an explanation calls them, and which cause does not concern one node."""
 
 from types import SimpleNamespace
 
@@ -29,6 +29,6 @@ def test_a_vm_that_does_not_run_has_no_other_nodes(node, state, title):
         ("no pod of it can be made: a quota refuses it", False),
     ],
 )
-def test_a_network_that_does_not_exist_is_no_matter_of_a_node(reason, told):
+def test_a_network_that_does_not_exist_is_not_the_fault_of_a_node(reason, told):
     report = SimpleNamespace(events=[SimpleNamespace(outcome=EventEffect.NOT_RUNNING, reason=reason)])
     assert repetitions.refusal_is_told(LOST, "a", report) is told
