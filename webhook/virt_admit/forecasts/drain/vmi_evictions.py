@@ -25,7 +25,6 @@ from virt_admit.model.kubevirt.instances import (
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.lookups import ReviewCache
-from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union(
@@ -135,6 +134,8 @@ def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
     marked = vmi.at("status", "evacuationNodeName").text
     age = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
     if not marked or marked != vmi.at("status", "nodeName").text or age is None or age < _MOVED_WITHIN:
+        from virt_admit.model.node_updates.operators import paused_clusters  # noqa: PLC0415 - files alone have no such VM
+
         paused = paused_clusters.of_vmi(vmi, cluster)
         if paused is not None:  # what Cluster API does after the VMI is gone waits, and the provider may wait as well
             reason = (

@@ -9,6 +9,7 @@ from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VM, VMI,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.problems import ProblemCause
+from virt_admit.model.remediation import fence_taints
 from virt_admit.reports.findings.report import ReportRow
 from virt_admit.rule import Action
 
@@ -18,6 +19,8 @@ def command(row: ReportRow) -> str:
     obj, kind = row.result.obj, row.result.request.kind
     if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
         return ""
+    if fenced := fence_taints.fenced_by(row.command):  # never without its condition, which the text has
+        return shell("virt-admit", "explain", argument(f"node/{fenced}"))
     if row.command:
         return row.command
     if row.fix:

@@ -74,6 +74,10 @@ def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Clust
     return BusyVolume(words, typed(remedy, logs), lasts=False)
 
 
+MAY_RUN: Final = "a guest may still run there"
+"""Of a node that has no pod of the guest any more, and has not been seen to end it."""
+
+
 def used_by_lost(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield the PersistentVolumes that a node which does not report had in use at last, unless it is fenced."""
     for volume in cluster.known(PV):
@@ -109,7 +113,7 @@ def _in_use(cluster: Cluster) -> Mapping[str, list[Object]]:
 def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
     """Return that a lost node may still have a volume open: only its end, or a fence in the storage, frees it."""
     silent = node_health.silent_for(node, cluster)
-    words = f"node {node}, which {silent} and is not fenced, had it in use at last: a guest may still run there"
+    words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
     way = (
         f"make sure that {node} is off, or cut off from its storage (Ceph: a NetworkFence), before you touch a "
         f"VolumeAttachment; then taint it out-of-service"
