@@ -49,7 +49,7 @@ class HandReboot(NamedTuple):
     hints: tuple[str, ...]
     """What else tells of it: who pauses a health check, older and newer kubelets."""
     updated: tuple[str, ...]
-    """The nodes that are done: their kubelet is no older than the newest of this node's role."""
+    """The nodes that are done: they have the newest kubelet of this node's role, or a newer one."""
 
     def words(self, cluster: Cluster) -> str:
         """Return that it reboots, and since when."""
