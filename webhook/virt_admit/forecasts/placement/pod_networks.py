@@ -19,15 +19,19 @@ from typing import Final
 
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import broken_pods, network_plugins, node_pods
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
-    pod_starts.READS, network_plugins.READS, {POD: ("metadata.labels", "spec.containers.image", *CONDITIONS)}
+    pod_starts.READS,
+    network_plugins.READS,
+    node_health.READS,
+    {POD: ("metadata.labels", "spec.containers.image", "status.containerStatuses", *CONDITIONS)},
 )
 
 BROKEN: Final = "the pod network on "
@@ -131,6 +135,7 @@ def _is_thick(pod: Object) -> bool:
 
 
 def _has_failed(pod: Object, cluster: Cluster) -> bool:
-    ready = pod.condition("Ready")
-    since = clock.since(ready["lastTransitionTime"].text, cluster)
-    return ready["status"].text == "False" and since is not None and since >= PATIENCE
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    lasts = node_health.pod_unready_for(pod, node, cluster)
+    unready = pod.condition("Ready")["status"].text == "False"
+    return unready and lasts is not None and lasts >= PATIENCE

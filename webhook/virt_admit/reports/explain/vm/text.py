@@ -28,7 +28,7 @@ from virt_admit.reports.explain.vm.repetitions import (
     rests,
     starts_again,
 )
-from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
+from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, UpgradeOfVm, VmReport, VolumeOfVm
 
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
@@ -194,12 +194,13 @@ def _upgrade(report: VmReport) -> str:
     blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
     why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
     possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
-    moves = f", {_moves(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
+    moves = f", {_moves(upgrade)}" if upgrade.possible and upgrade.moves is not None else ""
     return f"{possible[upgrade.possible]}{moves}"
 
 
-def _moves(number: int) -> str:
-    return f"which moves it {_times(number)}" if number else "and the VM comes back on its node"
+def _moves(found: UpgradeOfVm) -> str:
+    end = "stays off" if found.outcome == VmOutcome.STOPS else "comes back on its node"
+    return f"which moves it {_times(found.moves)}" if found.moves else f"and the VM {end}"
 
 
 def _times(number: int) -> str:
