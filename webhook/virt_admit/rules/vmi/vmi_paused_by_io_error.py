@@ -20,7 +20,6 @@ from virt_admit.rule import (
     PV,
     PVC,
     VMI,
-    VMIM,
     Action,
     Context,
     Finding,
@@ -49,9 +48,7 @@ _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
             LONGHORN_VOLUME: ("status.robustness",),
             NODE: ("spec.unschedulable",),
             VMI: ("metadata.uid", "status.nodeName", "status.phase"),
-            VMIM: ("metadata.uid", "spec.vmiName", "status.phase"),
             POD: (
-                "metadata.creationTimestamp",
                 "metadata.labels",
                 "metadata.ownerReferences",
                 "metadata.uid",

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.model.commands import typed, virtctl
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -30,18 +29,29 @@ def problem(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
         volume: the volume that has the error; empty: it is not known which one.
         cluster: what the pods are read from.
     """
-    motion, node = vm_states_motion.motion(cluster), vmi.at("status", "nodeName").text or ""
-    own = vm_states_motion.own_pods(vmi, cluster)
-    living = filter(vm_states_motion.lives, own)
-    here = [pod for pod in living if pod.at("spec", "nodeName").text == node]
-    if not here or not motion.pods_complete:
+    pods = cluster.known(POD, vms.namespace_of(vmi))
+    here = {_uid(pod) for pod in pods if _is_launcher(pod, vmi)}
+    if not here or unlisted(cluster, POD):
         return None
-    attaching = [pod for each in here for pod in motion.attachments.get(_uid(each), ())]
+    plugs = (pod for pod in pods if pod.labels.get("kubevirt.io") == "hotplug-disk")
+    attaching = [pod for pod in plugs if here & set(_owners(pod))]
     for name, claim in _plugged(vmi):
-        pods = [pod for pod in attaching if _attaches(pod, claim)]
-        if volume in ("", name) and not any(map(_holds, pods)):
-            return _lost(vmi, name, pods, cluster)
+        own = [pod for pod in attaching if _attaches(pod, claim)]
+        if volume in ("", name) and not any(map(_holds, own)):
+            return _lost(vmi, name, own, cluster)
     return None
+
+
+def _is_launcher(pod: Object, vmi: Object) -> bool:
+    """Return whether the guest of a VMI runs in a pod."""
+    node = vmi.at("status", "nodeName").text
+    is_there = pod.at("spec", "nodeName").text == node and _holds(pod)
+    uid = vmi.metadata["uid"].text
+    return is_there and bool(uid) and pod.labels.get(launcher_pod.CREATED_BY) == uid
+
+
+def _owners(pod: Object) -> Iterator[str]:
+    return (each["uid"].text or "" for each in pod.metadata["ownerReferences"].items())
 
 
 def _uid(pod: Object) -> str:
@@ -75,7 +85,7 @@ def _lost(vmi: Object, volume: str, pods: list[Object], cluster: Cluster) -> Pro
     node, namespace = vmi.at("status", "nodeName").text or "", vms.namespace_of(vmi)
     found = find(cluster, NODE, "", node)
     shut = found is not None and found.at("spec", "unschedulable").boolean is True
-    new = next((pod for pod in reversed(pods) if not pod.deleted), None)
+    new = next((pod for pod in pods if not pod.deleted), None)
     waits = f"; its new pod {new.name} does not run" if new is not None else ""
     waits += f", as it must run on {node}, which is cordoned" if new is not None and shut else ""
     why = ", as a drain evicts such pods, which no PodDisruptionBudget covers" if shut else ""
