@@ -142,8 +142,8 @@ def broken(cluster: Cluster) -> Mapping[str, str]:
 def own_tolerations(refusals: Mapping[str, str], cluster: Cluster) -> str:
     """Return what a VM lacks on nodes whose taints virt-handler alone tolerates; empty: there are none.
 
-    KubeVirt gives launcher pods the tolerations of their VM, and none of ``nodePlacement``. One
-    without a key is no wish to run VMs somewhere. Sources:
+    KubeVirt gives launcher pods the tolerations of their VM, and none of ``nodePlacement``. A toleration
+    without a key does not ask for VMs on such nodes. Sources:
     kubevirt/kubevirt:pkg/virt-controller/services/template.go, issue kubevirt/kubevirt#14831.
     """
     by_taints = [
