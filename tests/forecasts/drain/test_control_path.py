@@ -318,14 +318,6 @@ def test_the_vms_of_the_only_node_are_evicted_together_with_virt_api():
     assert drained(*OFF, *gone, nodes=only).drainable is False
 
 
-def test_virt_api_can_go_to_another_node_where_one_node_runs_all_vms():
-    mixed = (NODES[0], node("b", allocatable=ROOM, runs_vms=False))
-    found = drained(*OFF, component("virt-api", "a"), running("v1.6.0"), nodes=mixed)
-
-    assert "kubectl cordon a" in " ".join(found.unseen)
-    assert found.notes == ()
-
-
 @pytest.mark.parametrize(("ready", "names"), [("False", ("c",)), ("True", ("b", "c"))])
 def test_a_node_whose_virt_handler_is_not_ready_is_no_candidate(ready, names):
     (row,) = drained(*VMS, component("virt-handler", "b", ready=ready)).forecasts
