@@ -3,6 +3,8 @@
 from tests.builders import node
 from tests.forecasts.drain.test_control_path import NODES, OFF, ROOM, component, drained, running
 from tests.forecasts.drain.test_failing_webhooks import OWN, SLICE, webhook
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 MIXED = (NODES[0], node("b", allocatable=ROOM, runs_vms=False))
 
@@ -22,3 +24,12 @@ def test_a_webhook_can_have_a_replica_on_another_node():
     second = "or run a second replica on another node"
     assert any(second in each.remedy for each in mixed.pods.blockers)
     assert second not in " ".join((*single.unseen, *(each.remedy for each in single.pods.blockers)))
+
+
+def test_nodes_that_were_not_read_may_be_none():
+    own = component("policy", "a", namespace="policies")
+    objects = (NODES[0], *OFF, OWN, SLICE, webhook("*/*"), own)
+    found = plan(Snapshot(objects, ["*"], ["nodes"]), "a").nodes[0]
+
+    assert found.drainable is None
+    assert "once it has left, it refuses its own new pod" in " ".join(found.unseen)

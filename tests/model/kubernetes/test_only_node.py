@@ -17,6 +17,8 @@ def test_the_only_node_of_the_vms_has_another_for_their_components():
 
 def test_a_node_that_is_read_alone_is_not_the_only_one():
     assert (nodes.alone(partial(VMS)), nodes.single(partial(VMS))) == ("", "")
+    assert nodes.may_be_single(partial(VMS))
+    assert not nodes.may_be_single(partial(VMS, OTHER))
 
 
 def test_no_nodes_were_read():

@@ -101,6 +101,14 @@ def single(cluster: Cluster) -> str:
         return ""
 
 
+def may_be_single(cluster: Cluster) -> bool:
+    """Return whether no second node is known."""
+    try:
+        return len(every(cluster)) <= 1
+    except Unseen:
+        return True
+
+
 def _only(found: Sequence[Object], cluster: Cluster) -> str:
     return found[0].name if len(found) == 1 and not unlisted(cluster, NODE) else ""
 

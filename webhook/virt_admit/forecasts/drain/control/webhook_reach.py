@@ -347,7 +347,7 @@ def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster:
                 continue
             reason = f"{made.reason}: {effect.words}" if made.stops else made.reason
             # the VMs of the only node are evicted together with the pods of the webhook
-            raced = not made.now and effect is _EFFECTS[0] and bool(cluster.cached(nodes.single))
+            raced = not made.now and effect is _EFFECTS[0] and cluster.cached(nodes.may_be_single)
             stops = made.stops and answer is True and not raced
             yield replace(made, reason=reason, evictions=effect.evictions, starts=effect.starts, vms=names, stops=stops)
         if effect.evictions:
