@@ -69,18 +69,18 @@ def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
         for name in sources
         for each in entry(cluster, _by_source, (namespace, kind, name)) or ()
     ]
-    yield from sorted(found, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True)
+    open_ends = [each for each in found if not each.deleted and not _is_complete(each)]
+    yield from sorted(open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True)
 
 
 def _by_source(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Object]]:
-    """Return the snapshots that are not complete, by namespace, kind and name of what they copy."""
+    """Return the snapshots by namespace, kind and name of what they copy."""
     found: dict[tuple[str, str, str], list[Object]] = {}
     for each in (*cluster.known(_VOLUME_SNAPSHOT), *cluster.known(VM_SNAPSHOT)):
         source = each.at("spec", "source")
-        if not each.deleted and not _is_complete(each):
-            claim = source["persistentVolumeClaimName"].text
-            kind, name = (_CLAIM, claim) if claim else (source["kind"].text, source["name"].text)
-            found.setdefault((each.namespace, kind or "", name or ""), []).append(each)
+        claim = source["persistentVolumeClaimName"].text
+        kind, name = (_CLAIM, claim) if claim else (source["kind"].text, source["name"].text)
+        found.setdefault((each.namespace, kind or "", name or ""), []).append(each)
     return found
 
 
