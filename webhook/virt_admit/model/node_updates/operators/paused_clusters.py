@@ -58,7 +58,9 @@ class PausedCluster(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Return what ends it, with a command."""
+        """Return what ends it, with a command unless a move may run at this moment."""
+        if self.age is None:
+            return "see who has paused it, and since when; unpause it once that is over"
         if not self._is_cluster:
             kind = KUBEADM if self.obj.kind == KUBEADM.kind else MACHINE_DEPLOYMENT
             unmark = about("annotate", self.obj, kind, f"{PAUSED}-")
