@@ -7,7 +7,6 @@ names the kinds. A kind that may not be listed, or is left out by a bound, stays
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
@@ -34,6 +33,8 @@ Source: operator-framework/api:pkg/operators/v1alpha1/clusterserviceversion_type
 """
 _REFUSALS: Final = 30
 """Kinds in a row that may not be listed, before the others are not asked for."""
+_REFUSED: Final = (401, 403)
+_TOO_MUCH: Final = "as a whole: there is too much of them"
 _AGGREGATED: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -48,10 +49,16 @@ _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", 
     )
 }
 """Groups of which only what is named is read. So no Secret and no ConfigMap ever is."""
-_HOLD_KEYS: Final = re.compile(r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z")
-"""Kinds that may hold keys, such as the tokens of Rancher: they are not asked for."""
-
-
+_HOLD_KEYS: Final = re.compile(
+    r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z"
+    r"|(kubeadm|machine|provider|rke2)config(template)?s\Z|bundle(deployment)?s\Z|helm(chart|chartconfig|release)s\Z"
+    r"|(argocd|datadogagent|grafana|keycloakrealmimport|vaultconnection)s\Z|keys\Z|keypairs\Z"
+)
+"""Kinds that may hold keys, such as the tokens of Rancher, or whole files: they are not asked for."""
+_DROPPED: Final = frozenset(
+    ("data", "stringData", "userData", "values", "valuesContent", "password", "token", "secret", "variables")
+)
+"""Fields that may hold keys."""
 _COMPUTED: Final = frozenset(("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io"))
 """Groups of aggregated APIs, where these may not be listed."""
 
@@ -111,24 +118,28 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
     Returns:
         What is missing; empty: nothing is.
     """
-    try:
-        known = _discover(api)
-    except ApiError as error:
-        return f"the kinds of other operators: {error}"
-    served = {f"{each.kind.kind}.{each.kind.group}" for each in known.found}
-    cluster.stores = FurtherStores(cluster.stores, served, known.unknown)
-    elsewhere = _served_elsewhere(cluster)
-    wanted = [
-        each
-        for each in known.found
-        if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
-        if cluster.stores.get(each.kind) is None
-    ]
-    wanted.sort(key=lambda each: (not each.has_status, each.kind))
-    reading = _Reading(api, wanted, namespace)
-    for store in reading.stores():
-        cluster.stores[store.kind] = store
-    return reading.missing
+    with api.bounded(SECONDS):
+        try:
+            known = _discover(api)
+        except ApiError as error:
+            return f"the kinds of other operators: {error}"
+        served = {f"{each.kind.kind}.{each.kind.group}" for each in known.found}
+        cluster.stores = FurtherStores(cluster.stores, served, known.unknown)
+        elsewhere = _served_elsewhere(cluster)
+        wanted = [
+            each
+            for each in known.found
+            if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
+            if cluster.stores.get(each.kind) is None
+        ]
+        wanted.sort(key=lambda each: (not each.has_status, each.kind))
+        reading = _Reading(api, wanted, namespace)
+        for store in reading.stores():
+            cluster.stores[store.kind] = store
+    said = list(reading.missing())
+    if unknown := known.unknown - elsewhere:
+        said.append(f"the kinds of {names(sorted(unknown))}, which do not answer")
+    return ", and ".join(said)
 
 
 def complete_names(cluster: ClusterCache) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -145,54 +156,52 @@ class _Reading:
 
     def __init__(self, api: ApiClient, wanted: Iterable[_Found], namespace: str) -> None:
         self._api, self._wanted, self._namespace = api, tuple(wanted), namespace
-        self._deadline = time.monotonic() + SECONDS
         self._bytes = 0
         self._refused = 0
         """In a row."""
-        self._left_out: list[str] = []
-        self._forbidden: list[str] = []
+        self._missing: dict[str, list[str]] = {}
+        """Kinds by the reason."""
 
     def stores(self) -> Iterator[KindStore]:
         """Yield a store for each kind that can be read, in their order."""
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             yield from (found for found in threads.map(self._read, self._wanted) if found is not None)
 
-    @property
-    def missing(self) -> str:
-        """What could not be read."""
-        said = []
-        if self._forbidden:
-            said.append(f"{_kinds(self._forbidden)} that this account may not list")
-        if self._left_out:
-            said.append(f"{_kinds(self._left_out)} as a whole: there is too much of them, or no time was left")
-        return ", and ".join(said)
+    def missing(self) -> Iterator[str]:
+        """Yield what could not be read, by the reason."""
+        for reason, resources in sorted(self._missing.items()):
+            yield f"{count(len(resources), 'kind')} ({names(sorted(resources))}) {reason}"
 
     def _read(self, each: _Found) -> KindStore | None:
-        kind = each.kind
         if self._refused >= _REFUSALS:
-            self._forbidden.append(kind.resource)
-            return None
-        if self._bytes >= MOST_BYTES or time.monotonic() > self._deadline:
-            self._left_out.append(kind.resource)
-            return None
+            return self._lacks(each, f"not asked for, as {_REFUSALS} in a row were refused")
+        if self._bytes >= MOST_BYTES:
+            return self._lacks(each, _TOO_MUCH)
+        try:
+            return self._listed(each)
+        except ApiError as error:
+            self._refused += error.status in _REFUSED
+            return None if error.status in (404, 405) else self._lacks(each, self._reason(error))
+
+    def _lacks(self, each: _Found, reason: str) -> None:
+        self._missing.setdefault(reason, []).append(each.kind.resource)
+
+    def _reason(self, error: ApiError) -> str:
+        if error.status in _REFUSED:
+            return "that this account may not list"
+        if error.status:
+            return f"for which the API server answered with status {error.status}"
+        if self._api.out_of_time:
+            return "for which no time was left"
+        return f"with errors: {error}"
+
+    def _listed(self, each: _Found) -> KindStore:
         try:
             return self._first_page(each, "")
         except ApiError as error:
-            if error.status == 403 and self._namespace and kind.namespaced:
-                return self._in_namespace(each)
-            if error.status in (401, 403):
-                self._refused += 1
-                self._forbidden.append(kind.resource)
-            elif error.status not in (404, 405):
-                self._left_out.append(kind.resource)
-            return None
-
-    def _in_namespace(self, each: _Found) -> KindStore | None:
-        try:
+            if error.status != 403 or not self._namespace or not each.kind.namespaced:
+                raise
             return self._first_page(each, self._namespace)
-        except ApiError:
-            self._forbidden.append(each.kind.resource)
-            return None
 
     def _first_page(self, each: _Found, namespace: str) -> KindStore:
         store, objects, size = KindStore(each.kind, namespace, packed=True), dict[str, dict[str, Any]](), 0
@@ -212,15 +221,15 @@ class _Reading:
         self._bytes += size
         self._refused = 0
         if more:
-            self._left_out.append(each.kind.resource)
+            self._lacks(each, _TOO_MUCH)
         store.replace(objects, StoreState.WAITING if more or selector else StoreState.LISTED)
         return store
 
 
 def _shortened(value: Any) -> Any:
-    """Return an object without its long texts: icons, examples, scripts."""
+    """Return an object without its long texts (icons, examples, scripts) and without what may hold keys."""
     if isinstance(value, dict):
-        return {key: _shortened(each) for key, each in value.items() if not _is_long(each)}
+        return {key: _shortened(each) for key, each in value.items() if key not in _DROPPED and not _is_long(each)}
     if isinstance(value, list):
         return [_shortened(each) for each in value if not _is_long(each)]
     return value
