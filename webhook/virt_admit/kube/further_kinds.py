@@ -173,15 +173,16 @@ class _Reading:
             yield f"{count(len(resources), 'kind')} ({names(sorted(resources))}) {reason}"
 
     def _read(self, each: _Found) -> KindStore | None:
-        if self._refused >= _REFUSALS:
-            return self._lacks(each, f"not asked for, as {_REFUSALS} in a row were refused")
-        if self._bytes >= MOST_BYTES:
-            return self._lacks(each, _TOO_MUCH)
         try:
-            return self._listed(each)
+            if self._refused < _REFUSALS and self._bytes < MOST_BYTES:
+                return self._listed(each)
+            many = f"not asked for, as {_REFUSALS} in a row were refused"
+            self._lacks(each, many if self._refused >= _REFUSALS else _TOO_MUCH)
         except ApiError as error:
             self._refused += error.status in _REFUSED
-            return None if error.status in (404, 405) else self._lacks(each, self._reason(error))
+            if error.status not in (404, 405):
+                self._lacks(each, self._reason(error))
+        return None
 
     def _lacks(self, each: _Found, reason: str) -> None:
         self._missing.setdefault(reason, []).append(each.kind.resource)
