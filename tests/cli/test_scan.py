@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
@@ -20,7 +18,6 @@ from virt_admit.cli.output import progress
 from virt_admit.kube import snapshots
 from virt_admit.kube.stores import stores
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, MACHINE_DEPLOYMENT, MHC, NODE, PVC, VM, VMI
 from virt_admit.policy import parser
 from virt_admit.reports.findings.judging import judge
@@ -221,37 +218,6 @@ def test_someone_who_may_only_read_a_namespace(scan, api):
     code, out, err = scan("-n", "shop", "--select", RULE)
     assert (code, denied(out)) == (1, ["VirtualMachine/shop/bad"])
     assert err == f"checked 2 objects of 1 kind\n{NO_POLICY}"
-
-
-def test_a_scan_of_some_rules_reads_events_but_no_further_kinds(scan, api):
-    pool = kinds.guess("storage.example.com/v1", "Pool")
-    api.install(pool)
-    scan("--select", RULE)
-    assert (api.asked(pool), api.asked(EVENT) > 0) == (0, True)
-    scan()
-    assert api.asked(pool) == 1
-
-
-def test_what_is_not_read_names_its_cluster(scan, api):
-    api.forbidden.add("/api/v1/events")
-    _, _, err = scan("--select", RULE, "--context", "fake")
-    assert "cluster fake: not read: events, which this account may not list. " in err
-
-
-def test_a_credential_plugin_runs_once(api, tmp_path, monkeypatch):
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    plugin, runs = tmp_path / "plugin", tmp_path / "runs"
-    status = {"token": api.token}
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-    plugin.write_text(f"#!/bin/sh\necho run >> {runs}\necho '{json.dumps(answer)}'\n")
-    plugin.chmod(0o755)
-    config = json.loads(Path(api.kubeconfig(tmp_path)).read_text())
-    version = {"apiVersion": answer["apiVersion"], "interactiveMode": "Never"}
-    config["users"][0]["user"] = {"exec": {"command": str(plugin), **version}}
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    CliRunner().invoke(main.virt_admit, ["scan", "--kubeconfig", str(tmp_path / "kubeconfig")], standalone_mode=False)
-    assert api.asked(EVENT) > 0
-    assert runs.read_text() == "run\n"
 
 
 CONFIGMAP = "/api/v1/namespaces/virt-admit/configmaps/virt-admit-policy"

@@ -1,6 +1,7 @@
 """Kinds that no rule names are found by discovery, within bounds, and what is missing is said."""
 
 import json
+import pickle
 import re
 import time
 
@@ -61,6 +62,13 @@ def test_code_may_guess_the_plural_and_the_version(fake, read):
     fake.install(kinds.guess("a.example.com/v2", "Policy")._replace(plural="policies"))
     cluster, _ = read()
     assert list(cluster.list(kinds.guess("a.example.com/v1", "Policy"))) == []
+
+
+def test_the_cluster_can_be_copied(fake, read):
+    cluster, _ = read()
+    twin = pickle.loads(pickle.dumps(cluster.find_other))
+    assert twin(POOL._replace(versions=("v7",))).find("shop", "fast") is not None
+    assert twin(ABSENT).complete
 
 
 def test_what_was_listed_is_not_read_again(fake, read):

@@ -274,7 +274,7 @@ class ApiClient(KubeApi):
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise ApiError(0, "no time was left")
-        timeout = urllib3.Timeout(min(CONNECT_TIMEOUT, left), min(read_timeout, left))
+        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT, left), read=min(read_timeout, left))
         response = self.request(method, path, timeout=timeout, headers=headers, **content)
         self.answered = time.monotonic()
         if date := parse_date(response.headers):

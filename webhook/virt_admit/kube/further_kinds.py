@@ -7,7 +7,7 @@ names the kinds. A kind that may not be listed, or is left out by a bound, stays
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
@@ -78,33 +78,22 @@ class _Discovered(NamedTuple):
     """Groups of which not all kinds are known, because their API server does not answer."""
 
 
-class FurtherStores(dict[Kind, KindStore]):
-    """Stores by kind. Of a kind that code names only by its group and name, any version counts."""
+class OtherKinds:
+    """Finds stores by group and name alone: code may guess the version and the plural of a kind."""
 
-    def __init__(self, stores: Mapping[Kind, KindStore], served: Collection[str], unknown: Collection[str]) -> None:
-        """Add to these stores.
+    def __init__(self, cluster: ClusterCache, known: _Discovered) -> None:
+        self._served = {(each.kind.group, each.kind.kind) for each in known.found}
+        self._unknown = known.unknown | _BUILT_IN
+        self._by_name = {(kind.group, kind.kind): store for kind, store in cluster.stores.items()}
 
-        Args:
-            stores: the stores.
-            served: the kinds that the API server has, as ``kind.group``.
-            unknown: the API groups of which not all kinds are known.
-        """
-        super().__init__(stores)
-        self._served, self._unknown = frozenset(served), frozenset(unknown) | _BUILT_IN
-        self._by_name = {(kind.group, kind.kind): store for kind, store in stores.items()}
-
-    def __setitem__(self, kind: Kind, store: KindStore) -> None:
-        super().__setitem__(kind, store)
-        self._by_name[kind.group, kind.kind] = store
-
-    def get(self, kind: Kind, default: Any = None) -> Any:
+    def find(self, kind: Kind) -> KindStore | None:
         """Return the store of a kind; an empty one if the API server does not have the kind."""
-        # Without "or": a store without objects is false.
-        found = super().get(kind, self._by_name.get((kind.group, kind.kind)))
-        if found is None and f"{kind.kind}.{kind.group}" not in self._served and kind.group not in self._unknown:
-            found = self._by_name[kind.group, kind.kind] = KindStore(kind)
+        name = kind.group, kind.kind
+        found = self._by_name.get(name)
+        if found is None and name not in self._served and kind.group not in self._unknown:
+            found = self._by_name[name] = KindStore(kind)
             found.replace({}, StoreState.ABSENT)
-        return default if found is None else found
+        return found
 
 
 def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
@@ -123,19 +112,19 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
             known = _discover(api)
         except ApiError as error:
             return f"the kinds of other operators: {error}"
-        served = {f"{each.kind.kind}.{each.kind.group}" for each in known.found}
-        cluster.stores = FurtherStores(cluster.stores, served, known.unknown)
         elsewhere = _served_elsewhere(cluster)
+        listed = {(kind.group, kind.kind) for kind in cluster.stores}
         wanted = [
             each
             for each in known.found
             if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
-            if cluster.stores.get(each.kind) is None
+            if (each.kind.group, each.kind.kind) not in listed
         ]
         wanted.sort(key=lambda each: (not each.has_status, each.kind))
         reading = _Reading(api, wanted, namespace)
         for store in reading.stores():
             cluster.stores[store.kind] = store
+    cluster.find_other = OtherKinds(cluster, known).find
     said = list(reading.missing())
     if unknown := known.unknown - elsewhere:
         said.append(f"the kinds of {names(sorted(unknown))}, which do not answer")
