@@ -7,6 +7,8 @@ import pytest
 
 from tests.fake_api import FakeApi
 from tests.paths import ROOT
+from virt_admit.cli.commands import live_events
+from virt_admit.cli.options import ClusterOptions
 from virt_admit.kube import bounded_events
 from virt_admit.kube.bounded_events import BoundedEvents
 from virt_admit.kube.cache import ClusterCache
@@ -81,7 +83,7 @@ def test_time_bounds_a_request_that_is_under_way(fake, read, monkeypatch):
     monkeypatch.setattr(bounded_events, "SECONDS", 0.3)
     fake.slow["/api/v1/events"] = 5.0
     began = time.monotonic()
-    assert read(event(1)).missing
+    assert read(event(1)).missing == "events: no time was left"
     assert time.monotonic() - began < 3.0
 
 
@@ -98,6 +100,15 @@ def test_an_account_that_may_not_list_them(fake, read):
 def test_an_answer_that_is_none(fake, read):
     fake.broken["/api/v1/events"] = b'{"items": [{"metadata": 1}], "metadata": {}}'
     assert read().missing.startswith("events: this is not the answer of an API server")
+
+
+def test_each_reason_is_said_once_and_live_reads_go_on(fake, read):
+    fake.failing["/api/v1/events"] = 429
+    store = read(event(1), namespace="shop")
+    assert (len(store), store.missing) == (1, "events: slow down")
+    assert live_events.of(ClusterCache([store]), ClusterOptions()) is not None
+    fake.failing.clear()
+    assert live_events.of(ClusterCache([read()]), ClusterOptions()) is None
 
 
 def test_a_named_namespace_is_read_before_the_bound_of_all(read, monkeypatch):

@@ -152,7 +152,7 @@ def test_one_bound_of_time_for_discovery_and_all_kinds(fake, read, monkeypatch):
     began = time.monotonic()
     cluster, missing = read()
     assert time.monotonic() - began < 3.0
-    assert missing == "the kinds of storage.example.com, which do not answer"
+    assert missing == "the kinds of storage.example.com, which did not answer"
     with pytest.raises(Unseen):
         list(cluster.list(POOL))
     fake.slow = {path_of(POOL): 5.0}

@@ -67,7 +67,9 @@ class BoundedEvents(KindStore):
                     self.add(found, item)
                 count += len(items)
         except ApiError as error:
-            return f"{events}{_REFUSED}" if error.status in (401, 403) else f"{events}: {error}"
+            if error.status in (401, 403):
+                return f"{events}{_REFUSED}"
+            return f"{events}: {'no time was left' if api.out_of_time else error}"
         return ""
 
 

@@ -127,7 +127,7 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
     cluster.find_other = OtherKinds(cluster, known).find
     said = list(reading.missing())
     if unknown := known.unknown - elsewhere:
-        said.append(f"the kinds of {names(sorted(unknown))}, which do not answer")
+        said.append(f"the kinds of {names(sorted(unknown))}, which did not answer")
     return ", and ".join(said)
 
 
