@@ -44,6 +44,10 @@ class FakeApi:
         """Paths that are answered with 403."""
         self.broken: dict[str, bytes] = {}
         """Paths that are answered with just these bytes."""
+        self.failing: dict[str, int] = {}
+        """Paths that are answered with this status."""
+        self.slow: dict[str, float] = {}
+        """Paths that are answered after this many seconds."""
         self.namespaces: set[str] = set()
         """Those that can be asked for by name."""
         self.silent = False
@@ -282,8 +286,11 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         fake.requests.append((url.path, query))
+        time.sleep(fake.slow.get(url.path, 0.0))
         if self.headers["Authorization"] != f"Bearer {fake.token}":
             self._status(401, "Unauthorized")
+        elif url.path in fake.failing:
+            self._status(fake.failing[url.path], "slow down")
         elif url.path in fake.broken:
             self._send(200, fake.broken[url.path])
         elif url.path == "/version":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 
@@ -218,7 +217,7 @@ def test_someone_who_may_only_read_a_namespace(scan, api):
     api.forbidden |= {path_of(kind) for kind in kinds.ALL}
     code, out, err = scan("-n", "shop", "--select", RULE)
     assert (code, denied(out)) == (1, ["VirtualMachine/shop/bad"])
-    assert re.fullmatch(rf"not read: .*\nchecked 2 objects of 1 kind\n{re.escape(NO_POLICY)}", err)
+    assert err == f"checked 2 objects of 1 kind\n{NO_POLICY}"
 
 
 CONFIGMAP = "/api/v1/namespaces/virt-admit/configmaps/virt-admit-policy"

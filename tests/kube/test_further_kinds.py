@@ -1,6 +1,9 @@
 """Kinds that no rule names are found by discovery, within bounds, and what is missing is said."""
 
 import json
+import pickle
+import re
+import time
 
 import pytest
 
@@ -61,13 +64,25 @@ def test_code_may_guess_the_plural_and_the_version(fake, read):
     assert list(cluster.list(kinds.guess("a.example.com/v1", "Policy"))) == []
 
 
+def test_the_cluster_can_be_copied(fake, read):
+    cluster, _ = read()
+    twin = pickle.loads(pickle.dumps(cluster.find_other))
+    assert twin(POOL._replace(versions=("v7",))).find("shop", "fast") is not None
+    assert twin(ABSENT).complete
+
+
 def test_what_was_listed_is_not_read_again(fake, read):
     read(KindStore(POOL))
     assert not fake.asked(POOL)
 
 
 @pytest.mark.parametrize(
-    "kind", [HARVESTER_SETTING, kinds.guess("v1", "Secret"), kinds.guess("management.cattle.io/v3", "Token")]
+    "kind",
+    [
+        *(HARVESTER_SETTING, kinds.guess("v1", "Secret"), kinds.guess("management.cattle.io/v3", "Token")),
+        *(kinds.guess("a.example.com/v1", name) for name in ("RKE2Config", "MachineConfig", "HelmRelease", "Grafana")),
+        *(kinds.guess("b.example.com/v1", name) for name in ("SSHKeyPair", "PrivateKey", "BundleDeployment")),
+    ],
 )
 def test_what_may_hold_keys_is_not_asked_for(fake, read, kind):
     fake.install(kind)
@@ -107,14 +122,55 @@ def test_a_role_that_names_its_kinds_is_not_asked_for_each_other_kind(fake, read
         fake.forbidden.add(path_of(kind))
     _, missing = read()
     assert 30 <= sum(map(fake.asked, many)) < 50
-    assert missing.startswith("101 kinds (")
+    unasked, refused = missing.split(", and ")
+    assert re.fullmatch(r"[34]\d kinds \(.*\) that this account may not list", refused)
+    assert re.fullmatch(r"\d\d kinds \(.*\) not asked for, as 30 in a row were refused", unasked)
+    requests = len(fake.requests)
+    fake.forbidden |= {path_of(kind).replace("/things", "/namespaces/shop/things") for kind in many}
+    read(namespace="shop")
+    assert len(fake.requests) - requests < 200
+
+
+def test_an_error_is_no_refusal(fake, read):
+    fake.failing[path_of(POOL)] = 429
+    _, missing = read(namespace="shop")
+    assert missing == "1 kind (pools.storage.example.com) for which the API server answered with status 429"
+    del fake.failing[path_of(POOL)]
+    fake.forbidden.add(path_of(POOL))
+    fake.failing["/apis/storage.example.com/v1/namespaces/shop/pools"] = 500
+    _, missing = read(namespace="shop")
+    assert missing.endswith("status 500")
+    fake.forbidden.clear()
+    fake.broken[path_of(POOL)] = b"<html>"
+    _, missing = read()
+    assert "with errors: this is not the answer of an API server" in missing
+
+
+def test_one_bound_of_time_for_discovery_and_all_kinds(fake, read, monkeypatch):
+    monkeypatch.setattr(further_kinds, "SECONDS", 0.5)
+    fake.slow["/apis/storage.example.com/v1"] = 5.0
+    began = time.monotonic()
+    cluster, missing = read()
+    assert time.monotonic() - began < 3.0
+    assert missing == "the kinds of storage.example.com, which did not answer"
+    with pytest.raises(Unseen):
+        list(cluster.list(POOL))
+    fake.slow = {path_of(POOL): 5.0}
+    _, missing = read()
+    assert missing == "1 kind (pools.storage.example.com) for which no time was left"
+
+
+def test_fields_that_may_hold_keys_are_left_out(fake, read):
+    fake.put(POOL, pool(spec={"values": {"a": "b"}, "nested": [{"password": "c", "size": 1}]}))
+    cluster, _ = read()
+    assert cluster.get(POOL, "shop", "fast").at("spec").map == {"nested": [{"size": 1}]}
 
 
 def test_of_a_kind_with_many_objects_the_first_are_known(fake, read):
     fake.install(POOL, *(pool(f"p{number:03}") for number in range(600)))
     cluster, missing = read()
     assert len(cluster.known(POOL)) == 500
-    assert missing == "1 kind (pools.storage.example.com) as a whole: there is too much of them, or no time was left"
+    assert missing == "1 kind (pools.storage.example.com) as a whole: there is too much of them"
     with pytest.raises(Unseen):
         cluster.get(POOL, "shop", "p599")
 
@@ -130,11 +186,13 @@ def test_bytes_are_bounded_and_long_texts_left_out(fake, read, monkeypatch):
     assert all("icon" not in each.at("spec").map for each in cluster.known(POOL) if each.name != "fast")
 
 
-@pytest.mark.parametrize(("name", "value"), [("SECONDS", -1.0), ("MOST_BYTES", 0)])
-def test_after_a_bound_the_rest_is_left_out(fake, read, monkeypatch, name, value):
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [("SECONDS", -1.0, "no time was left"), ("MOST_BYTES", 0, "there is too much")]
+)
+def test_after_a_bound_the_rest_is_left_out(fake, read, monkeypatch, name, value, said):
     monkeypatch.setattr(further_kinds, name, value)
     cluster, missing = read()
-    assert "no time was left" in missing
+    assert said in missing
     with pytest.raises(Unseen):
         list(cluster.list(POOL))
 

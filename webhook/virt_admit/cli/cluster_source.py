@@ -30,18 +30,26 @@ if TYPE_CHECKING:
     from virt_admit.kube.client import ApiClient
 
 
-def connect(source: ClusterOptions, connections: int = 1) -> ApiClient:
-    """Return a client of the live cluster, without any request to it.
+def connect(source: ClusterOptions) -> ApiClient:
+    """Return the client of a live cluster, without any request to it. A command has one for each cluster.
 
     Raises:
         ClickException: the options and the kubeconfig name no cluster.
     """
     from virt_admit.kube import client  # noqa: PLC0415 - importing kubernetes takes 0.3 s
 
-    try:
-        return client.ApiClient.connect(source.kubeconfig, source.context, connections)
-    except SettingError as error:
-        raise failure(error) from None
+    context = click.get_current_context(silent=True)
+    clients = context.meta.setdefault(__name__, {}) if context is not None else {}
+    if source not in clients:  # a second one would run a credential plugin again
+        try:
+            clients[source] = client.ApiClient.connect(source.kubeconfig, source.context, _CONNECTIONS)
+        except SettingError as error:
+            raise failure(error) from None
+    found: ApiClient = clients[source]
+    return found
+
+
+_CONNECTIONS: Final = 4
 
 
 def load_policy(name: str | None, configmap: str, live: ClusterOptions | None) -> Policy:
@@ -149,21 +157,25 @@ def read_events(source: ClusterOptions, cluster: ClusterCache, namespace: str = 
     events = BoundedEvents()
     events.read(connect(source), namespace)
     cluster.stores[events.kind] = events
-    if events.missing and not quiet:
-        tell(f"not read: {events.missing}. Reports may lack what they say")
+    _tell_missing(source, events.missing, quiet)
 
 
 def read_further_kinds(source: ClusterOptions, cluster: ClusterCache, namespace: str = "", quiet: bool = False) -> None:
     """Add the objects of other kinds, and say which are missing. It never fails."""
     from virt_admit.kube import further_kinds  # noqa: PLC0415 - importing urllib3 takes 0.1 s
 
-    missing = further_kinds.read(connect(source, further_kinds.CONNECTIONS), cluster, namespace)
+    missing = further_kinds.read(connect(source), cluster, namespace)
     found = further_kinds.complete_names(cluster)
     from virt_admit.forecasts.placement.components import driver_registrations  # noqa: PLC0415 - check of files needs none
 
     cluster.provide(driver_registrations.names_by_kind, lambda: found, ())
+    _tell_missing(source, missing, quiet)
+
+
+def _tell_missing(source: ClusterOptions, missing: str, quiet: bool) -> None:
     if missing and not quiet:
-        tell(f"not read: {missing}. Reports may lack what their objects say")
+        where = f"cluster {source.context}: " if source.context else ""
+        tell(f"{where}not read: {missing}. Reports may lack what they say")
 
 
 _REMEDIES: Final = {

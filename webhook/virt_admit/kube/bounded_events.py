@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,11 +16,17 @@ MOST: Final = 20_000
 """Warnings that are kept, of 1 kB each at most. A large cluster in which much fails has half."""
 _MOST_OTHERS: Final = 1_000
 """Other events that are kept for each selector."""
+_LISTINGS: Final = (
+    ("type=Warning", MOST),
+    *((f"type!=Warning,{each}", _MOST_OTHERS) for each in NOT_WARNINGS),
+)
+_REFUSED: Final = ", which this account may not list"
 SECONDS: Final = 30.0
 """For all listings. The API server goes through all events for each of them, as it has no index."""
 _FIELDS: Final = FieldSet(
     (
-        *("type", "reason", "message", "count", "involvedObject", "series", "source", "reportingComponent"),
+        *("type", "reason", "message", "count", "involvedObject", "series", "source"),
+        *("reportingComponent", "reportingInstance"),
         *("firstTimestamp", "lastTimestamp", "eventTime", "metadata.creationTimestamp"),
     )
 )
@@ -33,34 +38,38 @@ class BoundedEvents(KindStore):
     def __init__(self) -> None:
         super().__init__(EVENT, fields=_FIELDS, packed=True)
         self.missing = ""
-        """Why warnings may be missing; empty: all of them are there."""
+        """Why some of them may be missing; empty: all of them are there."""
 
     def read(self, api: ApiClient, namespace: str = "") -> None:
-        """Read the events, in one namespace if those of all may not be listed."""
+        """Read the events: those of this namespace, if it is named, and then those of all."""
         found: ByNamespace = {}
-        deadline = time.monotonic() + SECONDS
-        self.missing = self._read(api, "", "type=Warning", MOST, deadline, found)
-        refused = bool(self.missing) and not found
-        if refused and namespace:
-            self._read(api, namespace, "type=Warning", MOST, deadline, found)
-        for selector in () if refused else NOT_WARNINGS:
-            self._read(api, "", f"type!=Warning,{selector}", _MOST_OTHERS, deadline, found)
+        missing: dict[str, None] = {}
+        with api.bounded(SECONDS):
+            for home in dict.fromkeys((namespace, "")):
+                for selector, most in _LISTINGS:
+                    reason = self._read(api, home, selector, most, found)
+                    if reason:
+                        missing[reason] = None
+                    if reason.endswith(_REFUSED):
+                        break
+        self.missing = "; ".join(missing)
         self.replace(found, self.state)
 
-    def _read(
-        self, api: ApiClient, namespace: str, selector: str, most: int, deadline: float, found: ByNamespace
-    ) -> str:
+    def _read(self, api: ApiClient, namespace: str, selector: str, most: int, found: ByNamespace) -> str:
         """Add the events with these fields. Return why some may be missing."""
         count = 0
+        events = f"events of namespace {namespace}" if namespace else "events"
         try:
             for items in _pages(api, path_of(EVENT, namespace), selector):
-                if count >= most or time.monotonic() > deadline:
-                    return f"events after the first {count}: the cluster has very many of them"
+                if count >= most:
+                    return f"{events} with {selector} after the first {count}: there are very many"
                 for item in items:
                     self.add(found, item)
                 count += len(items)
         except ApiError as error:
-            return "events, which this account may not list" if error.status in (401, 403) else f"events: {error}"
+            if error.status in (401, 403):
+                return f"{events}{_REFUSED}"
+            return f"{events}: {'no time was left' if api.out_of_time else error}"
         return ""
 
 

@@ -30,6 +30,7 @@ class Summary(NamedTuple):
 ByNamespace = dict[str, dict[str, Any]]
 """By namespace (empty for what has none), then by name: objects as a store keeps them."""
 
+_NAMES: Final = ("name", "namespace")
 _ALIKE: Final = 256
 """Bytes. Shorter texts are mostly equal, such as those of claims, so equal ones are stored once."""
 _DIFFERENT: Final = 10_000
@@ -157,7 +158,7 @@ class KindStore:
         """Return these fields as they are stored."""
         if not self._packed:
             return small
-        metadata = _without(small["metadata"], "name", "namespace")
+        metadata = {key: value for key, value in small["metadata"].items() if key not in _NAMES}
         own = {key: value for key, value in small.items() if value != self._type.get(key) and key != "metadata"}
         # A copy: what orjson 3.13 returns keeps its buffer of 4 KiB alive (measured: 4125 bytes for a text of 80).
         text = bytes(memoryview(json_codec.dumps_bounded({**own, "metadata": metadata} if metadata else own)))
@@ -260,14 +261,9 @@ class KindStore:
         return Object({**self._type, **data, "metadata": {**names, **data.get("metadata", {})}})
 
 
-def _without(fields: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if key not in keys}
-
-
 def names_of(obj: Mapping[str, Any]) -> tuple[str, str]:
     """Return the namespace (empty for what has none) and the name of an object."""
-    metadata = obj["metadata"]
-    return sys.intern(metadata.get("namespace") or ""), metadata["name"]
+    return sys.intern(obj["metadata"].get("namespace") or ""), obj["metadata"]["name"]
 
 
 def _unseen(kind: Kind, namespace: str, name: str) -> Unseen:
@@ -288,6 +284,7 @@ class ClusterCache:
 
     def __init__(self, stores: Iterable[KindStore], server_version: str | None = None) -> None:
         self.stores = {store.kind: store for store in stores}
+        self.find_other: Callable[[Kind], KindStore | None] = lambda _: None  # as ``store_of``
         self.server_version = server_version
         self.time: str | None = None
         self._derived: dict[Callable[[Cluster], Any], _Derived] = {}
@@ -298,19 +295,23 @@ class ClusterCache:
         """A counter of the changes of all kinds."""
         return sum(store.generation for store in self.stores.values())
 
+    def store_of(self, kind: Kind) -> KindStore | None:
+        """Return the store of a kind; None: nothing is known of it."""
+        return found if (found := self.stores.get(kind)) is not None else self.find_other(kind)
+
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         namespace = namespace if kind.namespaced else ""
-        store = self.stores.get(kind)
+        store = self.store_of(kind)
         if store is None:
             raise _unseen(kind, namespace, name)
         return store.get(namespace, name)
 
     def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
-        store = self.stores.get(kind)
+        store = self.store_of(kind)
         return () if store is None else tuple(store.known(namespace))
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[Object]:
-        store = self.stores.get(kind)
+        store = self.store_of(kind)
         if store is None:
             raise Unseen(str(kind))
         yield from store.list(namespace)
@@ -374,7 +375,7 @@ class _Watcher:
         return self.time_read
 
     def _note(self, kind: Kind) -> None:
-        store = self._cache.stores.get(kind)
+        store = self._cache.store_of(kind)
         if store is not None:
             self.seen.setdefault(store, store.generation)
 

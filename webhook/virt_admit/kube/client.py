@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import math
 import os
 import random
 import threading
@@ -186,6 +187,7 @@ class ApiClient(KubeApi):
         self._dated = self.answered
         self.one_page = threading.Lock()
         """Hold it while a page is decoded: several pages at once would take much memory and save no time."""
+        self._deadline = math.inf
 
     @classmethod
     def connect(cls, kubeconfig: str | None = None, context: str | None = None, connections: int = 1) -> Self:
@@ -198,6 +200,20 @@ class ApiClient(KubeApi):
             return super().connect(kubeconfig, context, connections)
         except ApiError as error:
             raise SettingError(_no_context(kubeconfig, context) or _remedied(error)) from None
+
+    @contextlib.contextmanager
+    def bounded(self, seconds: float) -> Iterator[None]:
+        """Let requests fail after this time, also those that are under way."""
+        self._deadline = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._deadline = math.inf
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time of ``bounded`` is over."""
+        return time.monotonic() >= self._deadline
 
     def get(
         self, path: str, query: dict[str, str], read_timeout: float = READ_TIMEOUT, accept: str = ""
@@ -255,7 +271,10 @@ class ApiClient(KubeApi):
     def _ask(
         self, method: str, path: str, read_timeout: float, headers: Mapping[str, str] = _NOTHING, **content: Any
     ) -> urllib3.BaseHTTPResponse:
-        timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout)
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise ApiError(0, "no time was left")
+        timeout = urllib3.Timeout(connect=min(CONNECT_TIMEOUT, left), read=min(read_timeout, left))
         response = self.request(method, path, timeout=timeout, headers=headers, **content)
         self.answered = time.monotonic()
         if date := parse_date(response.headers):

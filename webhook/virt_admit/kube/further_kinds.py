@@ -7,8 +7,7 @@ names the kinds. A kind that may not be listed, or is left out by a bound, stays
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +33,8 @@ Source: operator-framework/api:pkg/operators/v1alpha1/clusterserviceversion_type
 """
 _REFUSALS: Final = 30
 """Kinds in a row that may not be listed, before the others are not asked for."""
+_REFUSED: Final = (401, 403)
+_TOO_MUCH: Final = "as a whole: there is too much of them"
 _AGGREGATED: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -48,10 +49,16 @@ _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", 
     )
 }
 """Groups of which only what is named is read. So no Secret and no ConfigMap ever is."""
-_HOLD_KEYS: Final = re.compile(r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z")
-"""Kinds that may hold keys, such as the tokens of Rancher: they are not asked for."""
-
-
+_HOLD_KEYS: Final = re.compile(
+    r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z"
+    r"|(kubeadm|machine|provider|rke2)config(template)?s\Z|bundle(deployment)?s\Z|helm(chart|chartconfig|release)s\Z"
+    r"|(argocd|datadogagent|grafana|keycloakrealmimport|vaultconnection)s\Z|keys\Z|keypairs\Z"
+)
+"""Kinds that may hold keys, such as the tokens of Rancher, or whole files: they are not asked for."""
+_DROPPED: Final = frozenset(
+    ("data", "stringData", "userData", "values", "valuesContent", "password", "token", "secret", "variables")
+)
+"""Fields that may hold keys."""
 _COMPUTED: Final = frozenset(("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io"))
 """Groups of aggregated APIs, where these may not be listed."""
 
@@ -71,33 +78,22 @@ class _Discovered(NamedTuple):
     """Groups of which not all kinds are known, because their API server does not answer."""
 
 
-class FurtherStores(dict[Kind, KindStore]):
-    """Stores by kind. Of a kind that code names only by its group and name, any version counts."""
+class OtherKinds:
+    """Finds stores by group and name alone: code may guess the version and the plural of a kind."""
 
-    def __init__(self, stores: Mapping[Kind, KindStore], served: Collection[str], unknown: Collection[str]) -> None:
-        """Add to these stores.
+    def __init__(self, cluster: ClusterCache, known: _Discovered) -> None:
+        self._served = {(each.kind.group, each.kind.kind) for each in known.found}
+        self._unknown = known.unknown | _BUILT_IN
+        self._by_name = {(kind.group, kind.kind): store for kind, store in cluster.stores.items()}
 
-        Args:
-            stores: the stores.
-            served: the kinds that the API server has, as ``kind.group``.
-            unknown: the API groups of which not all kinds are known.
-        """
-        super().__init__(stores)
-        self._served, self._unknown = frozenset(served), frozenset(unknown) | _BUILT_IN
-        self._by_name = {(kind.group, kind.kind): store for kind, store in stores.items()}
-
-    def __setitem__(self, kind: Kind, store: KindStore) -> None:
-        super().__setitem__(kind, store)
-        self._by_name[kind.group, kind.kind] = store
-
-    def get(self, kind: Kind, default: Any = None) -> Any:
+    def find(self, kind: Kind) -> KindStore | None:
         """Return the store of a kind; an empty one if the API server does not have the kind."""
-        # Without "or": a store without objects is false.
-        found = super().get(kind, self._by_name.get((kind.group, kind.kind)))
-        if found is None and f"{kind.kind}.{kind.group}" not in self._served and kind.group not in self._unknown:
-            found = self._by_name[kind.group, kind.kind] = KindStore(kind)
+        name = kind.group, kind.kind
+        found = self._by_name.get(name)
+        if found is None and name not in self._served and kind.group not in self._unknown:
+            found = self._by_name[name] = KindStore(kind)
             found.replace({}, StoreState.ABSENT)
-        return default if found is None else found
+        return found
 
 
 def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
@@ -111,24 +107,28 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
     Returns:
         What is missing; empty: nothing is.
     """
-    try:
-        known = _discover(api)
-    except ApiError as error:
-        return f"the kinds of other operators: {error}"
-    served = {f"{each.kind.kind}.{each.kind.group}" for each in known.found}
-    cluster.stores = FurtherStores(cluster.stores, served, known.unknown)
-    elsewhere = _served_elsewhere(cluster)
-    wanted = [
-        each
-        for each in known.found
-        if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
-        if cluster.stores.get(each.kind) is None
-    ]
-    wanted.sort(key=lambda each: (not each.has_status, each.kind))
-    reading = _Reading(api, wanted, namespace)
-    for store in reading.stores():
-        cluster.stores[store.kind] = store
-    return reading.missing
+    with api.bounded(SECONDS):
+        try:
+            known = _discover(api)
+        except ApiError as error:
+            return f"the kinds of other operators: {error}"
+        elsewhere = _served_elsewhere(cluster)
+        listed = {(kind.group, kind.kind) for kind in cluster.stores}
+        wanted = [
+            each
+            for each in known.found
+            if each.kind.group not in _BUILT_IN | elsewhere and not _HOLD_KEYS.search(each.kind.plural)
+            if (each.kind.group, each.kind.kind) not in listed
+        ]
+        wanted.sort(key=lambda each: (not each.has_status, each.kind))
+        reading = _Reading(api, wanted, namespace)
+        for store in reading.stores():
+            cluster.stores[store.kind] = store
+    cluster.find_other = OtherKinds(cluster, known).find
+    said = list(reading.missing())
+    if unknown := known.unknown - elsewhere:
+        said.append(f"the kinds of {names(sorted(unknown))}, which did not answer")
+    return ", and ".join(said)
 
 
 def complete_names(cluster: ClusterCache) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -145,54 +145,53 @@ class _Reading:
 
     def __init__(self, api: ApiClient, wanted: Iterable[_Found], namespace: str) -> None:
         self._api, self._wanted, self._namespace = api, tuple(wanted), namespace
-        self._deadline = time.monotonic() + SECONDS
         self._bytes = 0
         self._refused = 0
         """In a row."""
-        self._left_out: list[str] = []
-        self._forbidden: list[str] = []
+        self._missing: dict[str, list[str]] = {}
+        """Kinds by the reason."""
 
     def stores(self) -> Iterator[KindStore]:
         """Yield a store for each kind that can be read, in their order."""
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             yield from (found for found in threads.map(self._read, self._wanted) if found is not None)
 
-    @property
-    def missing(self) -> str:
-        """What could not be read."""
-        said = []
-        if self._forbidden:
-            said.append(f"{_kinds(self._forbidden)} that this account may not list")
-        if self._left_out:
-            said.append(f"{_kinds(self._left_out)} as a whole: there is too much of them, or no time was left")
-        return ", and ".join(said)
+    def missing(self) -> Iterator[str]:
+        """Yield what could not be read, by the reason."""
+        for reason, resources in sorted(self._missing.items()):
+            yield f"{count(len(resources), 'kind')} ({names(sorted(resources))}) {reason}"
 
     def _read(self, each: _Found) -> KindStore | None:
-        kind = each.kind
-        if self._refused >= _REFUSALS:
-            self._forbidden.append(kind.resource)
-            return None
-        if self._bytes >= MOST_BYTES or time.monotonic() > self._deadline:
-            self._left_out.append(kind.resource)
-            return None
+        try:
+            if self._refused < _REFUSALS and self._bytes < MOST_BYTES:
+                return self._listed(each)
+            many = f"not asked for, as {_REFUSALS} in a row were refused"
+            self._lacks(each, many if self._refused >= _REFUSALS else _TOO_MUCH)
+        except ApiError as error:
+            self._refused += error.status in _REFUSED
+            if error.status not in (404, 405):
+                self._lacks(each, self._reason(error))
+        return None
+
+    def _lacks(self, each: _Found, reason: str) -> None:
+        self._missing.setdefault(reason, []).append(each.kind.resource)
+
+    def _reason(self, error: ApiError) -> str:
+        if error.status in _REFUSED:
+            return "that this account may not list"
+        if error.status:
+            return f"for which the API server answered with status {error.status}"
+        if self._api.out_of_time:
+            return "for which no time was left"
+        return f"with errors: {error}"
+
+    def _listed(self, each: _Found) -> KindStore:
         try:
             return self._first_page(each, "")
         except ApiError as error:
-            if error.status == 403 and self._namespace and kind.namespaced:
-                return self._in_namespace(each)
-            if error.status in (401, 403):
-                self._refused += 1
-                self._forbidden.append(kind.resource)
-            elif error.status not in (404, 405):
-                self._left_out.append(kind.resource)
-            return None
-
-    def _in_namespace(self, each: _Found) -> KindStore | None:
-        try:
+            if error.status != 403 or not self._namespace or not each.kind.namespaced:
+                raise
             return self._first_page(each, self._namespace)
-        except ApiError:
-            self._forbidden.append(each.kind.resource)
-            return None
 
     def _first_page(self, each: _Found, namespace: str) -> KindStore:
         store, objects, size = KindStore(each.kind, namespace, packed=True), dict[str, dict[str, Any]](), 0
@@ -212,15 +211,15 @@ class _Reading:
         self._bytes += size
         self._refused = 0
         if more:
-            self._left_out.append(each.kind.resource)
+            self._lacks(each, _TOO_MUCH)
         store.replace(objects, StoreState.WAITING if more or selector else StoreState.LISTED)
         return store
 
 
 def _shortened(value: Any) -> Any:
-    """Return an object without its long texts: icons, examples, scripts."""
+    """Return an object without its long texts (icons, examples, scripts) and without what may hold keys."""
     if isinstance(value, dict):
-        return {key: _shortened(each) for key, each in value.items() if not _is_long(each)}
+        return {key: _shortened(each) for key, each in value.items() if key not in _DROPPED and not _is_long(each)}
     if isinstance(value, list):
         return [_shortened(each) for each in value if not _is_long(each)]
     return value

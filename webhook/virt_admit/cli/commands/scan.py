@@ -250,7 +250,7 @@ class _Scan:
             read_events(source, cluster, options.namespace, reporting.quiet)
         if options.save:
             _save(cluster, options.save)
-        if isinstance(cluster, ClusterCache):
+        if isinstance(cluster, ClusterCache) and not reporting.select:
             read_further_kinds(source, cluster, options.namespace, reporting.quiet)
         with progress("judging", len(judged_kinds), reporting.quiet) as show:
             report = judge(

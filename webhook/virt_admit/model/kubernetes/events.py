@@ -16,7 +16,7 @@ EVENT: Final = Kind("", ("v1",), "events", "Event")
 NOT_WARNINGS: Final = (
     *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
     *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
-    "involvedObject.kind=Plan",
+    *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),
     *("reason=FailedToEvictVM", "reason=UpdatePaused", "source=sigs.k8s.io/descheduler"),
 )
 """Field selectors of the events that are looked up and are no warnings.

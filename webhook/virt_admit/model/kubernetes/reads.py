@@ -49,7 +49,7 @@ def union(*parts: Reads) -> Reads:
 class LateReads(Mapping[Kind, tuple[str, ...]]):
     """Fields of modules that are imported with the first look at them.
 
-    ``check`` of files never looks, and to import the forecasts takes as long as such a check.
+    ``check`` of a few files never looks, and to import the forecasts takes as long as such a check.
     """
 
     def __init__(self, find: Callable[[], Reads]) -> None:
