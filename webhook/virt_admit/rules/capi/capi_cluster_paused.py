@@ -5,7 +5,7 @@ scaling or remediation of it happens, and no error or event says so. A warning n
 it; without that it is only reported.
 
 **Fix.** Make sure that no ``clusterctl move`` runs, and set ``spec.paused`` of the Cluster to
-false.
+false. What HyperShift pauses, ``spec.pausedUntil`` of its HostedCluster or NodePool ends.
 """
 
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
@@ -40,6 +40,6 @@ def check(obj: Object, context: Context) -> Findings:
         path,
         check.first_that_fits(path, f"{paused.reason}{nothing}. {then}", f"{paused.title}. {then}"),
         value=True,
-        max_action=Action.DENY if paused.waiting else Action.AUDIT,
+        max_action=Action.DENY if paused.waiting and not paused.hosted else Action.AUDIT,
         command=command_of(paused.remedy),
     )

@@ -7,7 +7,8 @@ Cluster, so that its reaction to an eviction may go on. Sources:
 kubernetes-sigs/cluster-api:util/paused/paused.go,
 :cmd/clusterctl/client/cluster/mover.go#setClusterPause;
 kubernetes-sigs/cluster-api-provider-kubevirt:controllers/kubevirtmachine_controller.go#SetupWithManager;
-issues kubernetes-sigs/cluster-api#7407.
+issues kubernetes-sigs/cluster-api#7407. HyperShift pauses what it makes as its own objects say,
+and sets it again (openshift/hypershift:hypershift-operator/controllers/nodepool/capi.go#Pause).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, merge_patch, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.commands import about, kubectl, merge_patch, typed
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -28,6 +29,7 @@ from virt_admit.model.remediation import machine_drain
 
 READS: Final[Reads] = union(clock.READS, dict.fromkeys((CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT), ()))
 _LABEL: Final = "cluster.x-k8s.io/cluster-name"
+_HYPERSHIFT: Final = "hypershift.openshift.io/v1beta1"
 _MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-namespace"
 """The label with the namespace of the KubevirtMachine of a VM, which is that of its Cluster."""
 PATIENCE: Final = timedelta(hours=1)
@@ -57,8 +59,20 @@ class PausedCluster(NamedTuple):
         return f"{self.title}, so Cluster API does nothing for it{waits}"
 
     @property
+    def hosted(self) -> str:
+        """Return the object of HyperShift that pauses it, as ``NodePool clusters/np``; empty: none."""
+        key = "cluster" if self._is_cluster else "nodePool"
+        name = self.obj.annotations.get(f"hypershift.openshift.io/{key}")
+        return f"{'HostedCluster' if self._is_cluster else 'NodePool'} {name}" if name else ""
+
+    @property
     def remedy(self) -> str:
         """Return what ends it, with a command."""
+        if self.hosted:
+            kind, _, full = self.hosted.partition(" ")
+            namespace, _, name = full.rpartition("/")
+            shown = kubectl("get", kinds.guess(_HYPERSHIFT, kind), name, namespace, "-o", "yaml")
+            return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
         if not self._is_cluster:
             kind = KUBEADM if self.obj.kind == KUBEADM.kind else MACHINE_DEPLOYMENT
             unmark = about("annotate", self.obj, kind, f"{PAUSED}-")
