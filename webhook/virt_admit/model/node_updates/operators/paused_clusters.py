@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, kubectl, merge_patch, typed
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -29,7 +29,6 @@ from virt_admit.model.remediation import machine_drain
 
 READS: Final[Reads] = union(clock.READS, dict.fromkeys((CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT), ()))
 _LABEL: Final = "cluster.x-k8s.io/cluster-name"
-_HYPERSHIFT: Final = "hypershift.openshift.io/v1beta1"
 _MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-namespace"
 """The label with the namespace of the KubevirtMachine of a VM, which is that of its Cluster."""
 PATIENCE: Final = timedelta(hours=1)
@@ -71,7 +70,8 @@ class PausedCluster(NamedTuple):
         if self.hosted:
             kind, _, full = self.hosted.partition(" ")
             namespace, _, name = full.rpartition("/")
-            shown = kubectl("get", kinds.guess(_HYPERSHIFT, kind), name, namespace, "-o", "yaml")
+            resource = f"{kind.lower()}s.hypershift.openshift.io"  # Karpenter has NodePools, too
+            shown = shell("kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml")
             return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
         if not self._is_cluster:
             kind = KUBEADM if self.obj.kind == KUBEADM.kind else MACHINE_DEPLOYMENT
