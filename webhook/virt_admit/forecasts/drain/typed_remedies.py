@@ -13,8 +13,8 @@ from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     LOWER_LOAD,
-    POST_COPY,
     PAIR_REMEDY,
+    POST_COPY,
     RESTART_REMEDY,
     VOLUME_REMEDY,
 )

@@ -62,7 +62,7 @@ _NONE: Final = timedelta()
 def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the snapshots of a VM and of its claims that are not complete, the newest first.
 
-    One that has failed, or is older than a copy takes, is no cause of the freeze.
+    One that has failed, or is older than a copy takes, does not explain the freeze.
     """
     namespace, claims = vms.namespace_of(vmi), set(launcher_pod.claims(vmi["spec"]))
     found = [
@@ -94,7 +94,8 @@ def _backups(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     namespace = vms.namespace_of(vmi)
     for backup in cluster.known(_BACKUP):
         included, excluded = (
-            [each.text or "" for each in backup.at("spec", f"{word}Namespaces").items()] for word in ("included", "excluded")
+            [each.text or "" for each in backup.at("spec", f"{word}Namespaces").items()]
+            for word in ("included", "excluded")
         )
         covered = (not included or _matches(namespace, included)) and not _matches(namespace, excluded)
         if covered and backup.at("status", "phase").text == "InProgress":

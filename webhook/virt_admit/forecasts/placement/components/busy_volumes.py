@@ -116,7 +116,7 @@ def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
     way = (
         f"leave its VolumeAttachment alone until {node} is confirmed to be off; a taint "
         "out-of-service, as a decision then, ends all its pods. A fence in the storage (Ceph: a "
-        "NetworkFence) frees this volume alone, and is no reason for the taint"
+        "NetworkFence) frees this volume alone, and does not justify the taint"
     )
     return BusyVolume(words, typed(way, _explained(node)), lasts=True)
 
