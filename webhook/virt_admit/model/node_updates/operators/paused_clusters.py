@@ -68,9 +68,9 @@ class PausedCluster(NamedTuple):
     def remedy(self) -> str:
         """Return what ends it, with a command."""
         if self.hosted:
-            kind, _, full = self.hosted.partition(" ")
+            word, _, full = self.hosted.partition(" ")
             namespace, _, name = full.rpartition("/")
-            resource = f"{kind.lower()}s.hypershift.openshift.io"  # Karpenter has NodePools, too
+            resource = f"{word.lower()}s.hypershift.openshift.io"  # Karpenter has NodePools, too
             shown = shell("kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml")
             return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
         if not self._is_cluster:
