@@ -291,7 +291,7 @@ check: .venv/.ready
 
 ## make format    format, and fix lint errors that ruff can fix
 format: .venv/.ready
-	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+	@$(BIN)/ruff format --quiet . ; $(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
 
 ## make docs      write the generated manifests and pages
 docs manifests: .venv/.ready

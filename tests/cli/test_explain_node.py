@@ -63,7 +63,7 @@ def test_a_node_whose_update_is_under_way():
     cluster = plans.cluster(plans.plan(), plans.A, plans.B, plans.C, plans.pod("drain"))
     opinion = judged_rules.Opinion(Rules(()), None)
     lines = {name: dict(words_of_node.upgrade(collect.report(name, cluster, opinion).report)) for name in ("b", "c")}
-    assert lines["b"]["begun"] == "yes, it is under way"
+    assert lines["b"]["begun"] == "its drain, maintenance or update is under way"
     assert "begins after" in lines["c"]
 
 

@@ -7,6 +7,7 @@ from tests.cli.test_upgrade import kubevirt, node, vm
 from tests.cli.test_upgrade_progress import AN_HOUR_AGO, cluster, progress, updaters
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.reports.upgrade import text
 from virt_admit.reports.upgrade.follow import UpgradeFollower
 
 
@@ -27,6 +28,23 @@ def test_a_node_maintenance_that_runs():
     }
     assert progress(found)["in_flight"][0]["waits_for"] == "shop/db"
     assert progress(found)["waiting"] == ["a"]
+
+
+def test_a_maintenance_is_no_update_that_has_begun():
+    maintenance = manifest(
+        "nodemaintenance.medik8s.io/v1beta1",
+        "NodeMaintenance",
+        "firmware",
+        metadata={"creationTimestamp": AN_HOUR_AGO},
+        spec={"nodeName": "b"},
+        status={"phase": "Succeeded", "lastUpdate": AN_HOUR_AGO},
+    )
+    found = cluster(node("a"), node("b", unschedulable=True), maintenance, kubevirt())
+    so_far = rehearse(found, Options()).progress
+
+    assert text.so_far(so_far) == "The update of no node is known to have begun."
+    (said,) = map(text.in_flight, so_far.in_flight)
+    assert said == "b has been in maintenance (NodeMaintenance firmware) for 60 min."
 
 
 def test_a_node_maintenance_that_failed_stops_no_upgrade():

@@ -76,8 +76,8 @@ def drain_of_a_guest_without_storage() -> Incident:
 def storage_that_says_nothing() -> Incident:
     items = [*stopped_by_storage(), ceph("HEALTH_WARN", OSD_NEARFULL={"message": "x", "severity": "HEALTH_WARN"})]
     facts = (
-        r"the storage of volume db refuses reads or writes\. It goes on by itself",
-        r"\n  repair that storage: kubectl",
+        r"reads or writes of volume db fail, and nothing that was read says why\. It goes on by itself",
+        r"\n  see why the storage of volume db does not answer: kubectl",
     )
     return Incident("storage-says-nothing", URL, items, YES, facts, ("explain", "vm/db"))
 

@@ -154,3 +154,8 @@ def test_what_the_api_server_forbids_keeps_its_name() -> None:
     longer = messages.cut_middle(f"{text}, {'x ' * 90}end", 150)
     assert longer.startswith(f'pods "{name}" is forbidden: ')
     assert len(longer) <= 150
+
+
+@for_each("text", ["a." * 50_000, "a" * 10**5, 'a "' * 30_000, "a is forbidden: " * 6_000])
+def test_long_errors_are_cut_in_linear_time(text: str) -> None:
+    assert len(messages.cut_middle(text, 150)) <= 150

@@ -65,3 +65,10 @@ def test_a_remedy_that_is_to_do_is_left_out():
     assert without_remedy("It is refused. Raise ResourceQuota q to at least 4Gi.", todo) == "It is refused."
     assert without_remedy("It is refused. Raise ResourceQuota q2.", todo) == "It is refused. Raise ResourceQuota q2."
     assert without_remedy("Raise ResourceQuota q to at least 4Gi.", todo) == "Raise ResourceQuota q to at least 4Gi."
+
+
+def test_a_reference_in_parentheses_beside_itself_goes():
+    what = "its kubelet reports, but the container runtime does not answer it"
+    why = "PLEG is not healthy: it was last seen active 3 min ago; the threshold is 3 min"
+    said = (Said("see above", what), Said("see above", why))
+    assert once(f"not Ready: {what} ({why}). It waits", said) == "not Ready: see above. It waits"

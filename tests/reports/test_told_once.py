@@ -10,7 +10,9 @@ from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.forecasts.upgrade.rehearsal import Stop
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.remediation import fence_taints
 from virt_admit.reports.findings import grouping, told_once
+from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, ReportRow, rows_of
 from virt_admit.reports.upgrade import text as upgrade_text
 from virt_admit.rule import Action, DrainAdvice, Finding, RuleOptions, Urgency
@@ -41,6 +43,13 @@ def told(*rows):
 
 def rules(*rows):
     return [each.rule for each in grouping.problems(rows)]
+
+
+def test_a_command_that_declares_a_node_off_is_not_shown_without_its_condition():
+    way = fence_taints.fence_command("n1")
+    assert command(row("node-not-reporting", "Node", "n1", "not fenced", command=way)) == "virt-admit explain node/n1"
+    see = "kubectl taint nodes n1 example.com/x=y:NoSchedule"
+    assert command(row("node-not-reporting", "Node", "n1", "not fenced", command=see)) == see
 
 
 STUCK = row("vm-start-stuck", "VirtualMachine", "db", "the VM should run: no node has instance type shop/large")

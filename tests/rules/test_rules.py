@@ -143,7 +143,7 @@ def judge(rule, case):
 def undeclared_kinds(rule, case, read):
     """Yield the kinds that the check looks up and that the rule does not declare, each with what to write."""
     for kind in sorted(read & set(kinds.ALL) - set(rule.reads)):
-        name = next(name for name, value in vars(kinds).items() if value is kind)
+        name = next(name for name, value in vars(kinds).items() if value == kind)
         yield f"{file_of(rule)}: the check looks up {kind} (case {case['name']!r}). Add {name}: (...) to reads"
 
 

@@ -17,11 +17,12 @@ from virt_admit.model.kubernetes.json_patch import apply
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand
 from virt_admit.model.node_updates.rancher import fleet_objects
-from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object
 from virt_admit.rule import Finding
 from virt_admit.rules import load_rules
+from virt_admit.rules.vm import vm_start_stuck
 
 CASES = [pytest.param(*case, id=f"{case[0].id}/{case[1]['name']}") for case in read(load_rules())]
 MOST_WITHOUT = 2
@@ -72,6 +73,24 @@ def test_no_fix_and_no_command_changes_nothing():
                 idle.append((rule.id, case["name"], command(row)))
     assert seen > 50
     assert not idle
+
+
+TAINT = "kubectl taint nodes a k=v:NoSchedule"
+LOOK = "kubectl logs agent -n kube-system"
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "shown"),
+    [
+        (TAINT, "not fenced. Make sure that a is off.", "virt-admit explain vm/db -n shop"),
+        (TAINT, "not fenced. Make sure that a is off; then taint it.", TAINT),
+        (LOOK, "not fenced. Make sure that a is off.", LOOK),
+    ],
+)
+def test_the_command_of_a_step_that_a_message_leaves_out_is_not_shown(typed, message, shown):
+    vm = Object({"kind": "VirtualMachine", "metadata": {"name": "db", "namespace": "shop"}})
+    stuck = Problem("not fenced", f"make sure that a is off; then taint it: {typed}")
+    assert vm_start_stuck.shown_command(stuck, message, vm) == shown
 
 
 WHERE_TO_LOOK = {

@@ -61,6 +61,38 @@ def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes(
     assert not risky(f"{blocker.reason}. {blocker.remedy}. {left.reason}. {left.remedy}")
 
 
+NO_NETWORK = (
+    'error killing pod: failed to "KillPodSandbox" for "uid" with KillPodSandboxError: "rpc error: code = Unknown desc = '
+    'failed to destroy network for sandbox \\"1f\\": plugin type=\\"{}\\" failed (delete): {}"'
+)
+AGENT = manifest("v1", "Pod", "calico-node-1", "kube-system", spec={"nodeName": "a"})
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "calico-node", "controller": True}
+AGENT.data["metadata"] |= {"labels": {"k8s-app": "calico-node"}, "ownerReferences": [OWNER]}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "error", "remedy"),
+    [
+        (
+            "calico",
+            "connection is unauthorized: Unauthorized",
+            "restart pod kube-system/calico-node-1, which then gives",
+        ),
+        ("calico", "connection refused", "repair the network plugin calico on a, or restart its pod there"),
+        ("cilium-cni", "connection refused", "repair the network plugin cilium-cni on a"),
+    ],
+)
+def test_a_network_plugin_that_keeps_a_pod_from_its_end_is_repaired_not_the_runtime(plugin, error, remedy):
+    pod = old_pod()
+    snapshot = world(AGENT, warning(pod, "FailedKillPod", NO_NETWORK.format(plugin, error)), pod=pod)
+    found = dying_pods.of_pod(pod, snapshot)
+
+    assert found.remedy.startswith(remedy)
+    assert "(then delete VolumeAttachment csi-a of a, if it is still there): kubectl " in found.remedy
+    assert "runtime" not in found.remedy
+    assert "reboot" not in found.remedy
+
+
 @pytest.mark.parametrize(
     ("objects", "both", "absent"),
     [

@@ -68,6 +68,6 @@ def test_a_mark_of_the_owner_may_name_a_controller():
     vm.data["metadata"]["labels"] = {"ops.example.org/agent": "failover"}
     (row,) = drained(worker({}), vm).forecasts
     assert row.outcome is VmOutcome.UNKNOWN
-    assert "perhaps what label ops.example.org/agent names" in row.reason
+    assert "perhaps a controller that uses label ops.example.org/agent; whether" in row.reason
     vm.data["metadata"]["labels"] = {"argocd.argoproj.io/instance": "x", "note": "y"}
     assert drained(worker({}), vm).forecasts[0].outcome is VmOutcome.BLOCKS

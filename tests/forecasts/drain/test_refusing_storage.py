@@ -51,6 +51,7 @@ def test_a_check_that_stops_reads_or_writes_is_the_cause(code: str, severity: st
         ("OSD_BACKFILLFULL", "1 backfillfull osd(s)"),
         ("MDS_ALL_DOWN", "1 filesystem is offline"),
         ("OSDMAP_FLAGS", "noout,nearfull flag(s) set"),
+        ("PG_AVAILABILITY", "Reduced data availability: 1 pg peering"),
     ],
 )
 def test_other_errors_are_not_the_cause(code: str, message: str) -> None:

@@ -131,7 +131,7 @@ def test_a_claim_as_large_as_its_image():
     stuck = found(disk("ImportInProgress"), claim("4Gi"), importer(TOO_SMALL), templates=[template("pvc")])
     assert "fails (restarted 11 times): virtual image size 4294967296" in stuck.reason
     assert stuck.remedy.startswith(
-        "let the disk ask for at least 5Gi (its filesystem leaves 3.8Gi of 4Gi, and spec.pvc does not add that); then delete"
+        "let the disk ask for at least 5Gi (its filesystem leaves 3.8Gi of 4Gi, and spec.pvc does not add that), and delete"
     )
     change = '"path":"/spec/dataVolumeTemplates/0/spec/pvc/resources/requests/storage","value":"5Gi"'
     assert change in stuck.remedy
@@ -140,7 +140,8 @@ def test_a_claim_as_large_as_its_image():
 def test_cdi_adds_the_overhead_to_storage():
     image = "virtual image size 6442450944 is larger than the reported available storage 4058744094"
     stuck = found(disk("ImportInProgress", storage={}), claim("4Gi"), importer(image), templates=[template("storage")])
-    assert stuck.remedy.startswith("let the disk ask for at least 6Gi; then delete")
+    assert stuck.remedy.startswith("let the disk ask for at least 6Gi, and delete the empty")
+    assert stuck.remedy.endswith(" && kubectl delete datavolume root -n shop")
 
 
 def test_a_template_without_a_size():
@@ -248,16 +249,16 @@ def test_a_provisioner_refuses_a_mode_of_the_temporary_claim():
         "for ReadWriteMany with volumeMode Filesystem, which provisioner rbd.example of class rbd refuses: multi node "
         "access modes are only supported on rbd `block` type volumes"
     )
-    assert (
-        "let the disk ask for volumeMode Block, or ReadWriteOnce, without live migration; then delete" in stuck.remedy
-    )
+    way = "let the disk ask for volumeMode Block (or ReadWriteOnce, without live migration), and delete the empty DataVolume"
+    assert way in stuck.remedy
+    assert stuck.remedy.endswith("' && kubectl delete datavolume root -n shop")
     assert '"path":"/spec/dataVolumeTemplates/0/spec/pvc/volumeMode","value":"Block"' in stuck.remedy
 
 
 def test_a_class_that_gives_one_node_alone():
     stuck = refused(ONLY_ONCE, profile(sets=(RWO,)))
     assert "access mode ReadWriteOnce (what this class gives, without live migration)" in stuck.remedy
-    assert stuck.remedy.endswith("kubectl edit vm db -n shop")
+    assert stuck.remedy.endswith("kubectl edit vm db -n shop && kubectl delete datavolume root -n shop")
     assert "another access mode or volumeMode, or a class" in refused(ONLY_ONCE).remedy
 
 

@@ -248,7 +248,10 @@ def test_refused_and_external_are_named():
     refused = vmi()
     refused.data["status"]["conditions"][0]["status"] = "False"
     assert row(cluster(refused, LAUNCHER)).state.state is State.REFUSED
-    assert row(cluster(vmi(spec={"evictionStrategy": "External"}), LAUNCHER)).state.state is State.EXTERNAL
+    external = vmi(spec={"evictionStrategy": "External"})
+    assert row(cluster(external, LAUNCHER)).state.state is State.STILL
+    external.data["status"]["evacuationNodeName"] = "a"
+    assert row(cluster(external, LAUNCHER)).state.state is State.EXTERNAL
 
 
 def test_a_place_that_has_just_become_free_is_not_a_missing_target():

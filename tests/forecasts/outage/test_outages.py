@@ -68,6 +68,17 @@ def test_without_a_health_check_and_without_room_both_are_said():
     assert rows["web"].by_hand is not None
 
 
+def test_a_vm_that_no_node_takes_for_another_cause_than_room_needs_no_room():
+    pinned = vm("db", "n1", "1Gi", nodeSelector={"rack": "r1"})
+    down = node("n3", ready="Unknown", rack="r1")
+    down["spec"] = {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
+    (row,) = only(lose(snapshot(NODES, down, pinned), "n1")).vms
+
+    assert "no node takes it: on n2 node selector rack=r1" in row.reason
+    way = "add a node that takes it, or let n2 take it (node selector rack=r1), and create a health check"
+    assert row.remedy.startswith(way)
+
+
 def test_without_a_health_check_vms_may_take_the_room_of_each_other():
     found = lose(snapshot(NODES, FULL, [vm(name, "n1", "20Gi") for name in ("db", "mail", "web")]), "n1")
 

@@ -4,9 +4,13 @@ import pytest
 
 from tests.builders import NAMESPACE, complete, manifest
 from tests.forecasts.drain.test_target_pods import warning
+from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement import pod_starts, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes
 from virt_admit.model.messages import command_of
+from virt_admit.reports.drain import text as drain_text
+from virt_admit.reports.explain import loss
+from virt_admit.reports.outage import text as outage_text
 
 ERROR = "MapVolume.MapPodDevice failed: cannot open /dev/x: Device or resource busy"
 LINSTOR = "linstor.csi.linbit.com"
@@ -129,14 +133,29 @@ def test_a_node_that_is_well_or_fenced_is_not_named(node):
     assert without_pod(node) is None
 
 
-def test_the_lost_node_itself_is_named():
+def left_in_use(phase="Pending"):
+    """Return a cluster whose lost node had a volume in use at last that a pod of another node needs."""
     volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": "csi.example", "volumeHandle": "handle"}})
     spec = {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]}
     claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec=spec)
     waiting = pod("new", "b")
     waiting.data["spec"]["volumes"] = [{"persistentVolumeClaim": {"claimName": "disk"}}]
-    waiting.data["status"] = {"phase": "Pending"}
-    (found,) = volume_attachments.left_in_use("a", complete(volume, claim, waiting, lost()))
-    assert f"claim {claim.full_name} was in use on a when it reported last" in found.words("a")
-    waiting.data["status"] = {"phase": "Running"}
-    assert not list(volume_attachments.left_in_use("a", complete(volume, claim, waiting, lost())))
+    waiting.data["status"] = {"phase": phase}
+    return complete(volume, claim, waiting, lost())
+
+
+def test_the_lost_node_itself_is_named():
+    (found,) = volume_attachments.left_in_use("a", left_in_use())
+    assert f"claim {NAMESPACE}/disk was in use on a when it reported last" in found.words("a")
+    assert not list(volume_attachments.left_in_use("a", left_in_use("Running")))
+
+
+@pytest.mark.parametrize(("phase", "doubt"), [("Pending", True), ("Running", False)])
+def test_no_report_says_that_nothing_runs_where_a_guest_may(phase, doubt):
+    cluster = left_in_use(phase)
+    drained = drain_text.text(drain_plan.plan(cluster, "a"), None)
+    lost_node = "\n".join(outage_text.of_loss(loss.of_node("a", cluster)))
+    assert ("But a guest may still run there: see the note." in drained) is doubt
+    assert ("nothing to evict" in drained) is not doubt
+    assert ("no VM is recorded there, but a guest may still run there" in lost_node) is doubt
+    assert ("no VM runs there" in lost_node) is not doubt

@@ -92,6 +92,31 @@ def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
     assert ("shut the guest down" in found.remedy) is (key == "dedicated")
 
 
+@pytest.mark.parametrize(
+    ("tolerated", "says"),
+    [("dedicated", True), ("other", False)],
+)
+def test_tolerations_of_kubevirt_are_not_those_of_vms(tolerated, says):
+    placement = {"tolerations": [{"key": tolerated, "operator": "Exists"}]}
+    kubevirt = manifest(
+        "kubevirt.io/v1",
+        "KubeVirt",
+        "kubevirt",
+        "kubevirt",
+        spec={"workloads": {"nodePlacement": placement}},
+    )
+    tainted = node("b", taints=[{"key": "dedicated", "effect": "NoSchedule"}])
+    full = node("c")
+    full.data["status"]["allocatable"] |= {"memory": "1Gi"}
+    found = no_target.nowhere_to_go(vmi(), cluster(tainted, full, kubevirt))
+
+    words = (
+        "give the VM tolerations of dedicated of b (spec.template.spec.tolerations), as "
+        "workloads.nodePlacement of KubeVirt kubevirt/kubevirt is not for VMs"
+    )
+    assert found.remedy.startswith(words) is says
+
+
 UNINITIALIZED = "node.cluster.x-k8s.io/uninitialized"
 LESS = {"memory": "1Gi"}
 ISTIOD = manifest("v1", "Pod", "istiod-1", "istio-system", status={"phase": "Running"})

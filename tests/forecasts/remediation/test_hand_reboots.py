@@ -78,14 +78,26 @@ def test_a_reboot_in_an_upgrade_by_hand():
 MASTER = {"node-role.kubernetes.io/control-plane": ""}
 
 
-def test_only_the_newest_kubelet_of_its_role_is_done():
-    master = node("m1", kubelet="v1.36.0", labels=MASTER)
-    here = cluster(silent(), node("w1"), node("w2", kubelet="v1.35.0"), master)
-    assert {name: each.phase for name, each in hand_reboots.phases(here).items()} == {
-        "w1": Phase.DONE,
-        "w3": Phase.REBOOTING,
-    }
-    assert list(hand_reboots.counted(here)) == ["w1 counts as updated, with the newest kubelet of its role"]
+@pytest.mark.parametrize(
+    ("master", "done", "kubelets"),
+    [
+        ("v1.35.1", {"m1", "w1"}, "v1.35.1"),
+        ("v1.36.0", {"m1", "w1"}, "v1.35.1 or newer"),
+        ("v1.34.4", {"w1"}, "v1.35.1"),
+    ],
+)
+def test_a_kubelet_no_older_than_the_newest_of_the_role_is_done(master, done, kubelets):
+    others = node("w1"), node("w2", kubelet="v1.35.0"), node("m1", kubelet=master, labels=MASTER)
+    here = cluster(silent(), *others)
+    phases = {name: each.phase for name, each in hand_reboots.phases(here).items()}
+    assert phases == dict.fromkeys(done, Phase.DONE) | {"w3": Phase.REBOOTING}
+    who = f"{', '.join(sorted(done))} {'count' if len(done) > 1 else 'counts'}"
+    assert list(hand_reboots.counted(here)) == [f"{who} as updated, with kubelet {kubelets}"]
+
+
+def test_a_control_plane_that_is_newer_than_all_workers_may_await_the_next_update():
+    here = cluster(silent(), node("w1", kubelet="v1.34.4"), node("m1", labels=MASTER))
+    assert list(hand_reboots.phases(here)) == ["w3"]
 
 
 def test_a_newer_node_that_reboots_is_not_done():

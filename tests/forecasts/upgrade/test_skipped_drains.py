@@ -67,3 +67,30 @@ def test_what_holds_a_drain_does_not_hold_a_reboot_without_a_drain(held):
 def test_the_reboot_shuts_the_guests_down(strategy, outcome):
     (vm,) = rehearse("SingleReplica", guest("db"), machine("db", strategy)).vms
     assert (vm.outcome, vm.shutdowns) == (outcome, 1)
+
+
+def harvester(label, *objects):
+    usual = {"kubevirt.io/schedulable": "true", "kubernetes.io/hostname": "a"}
+    metadata = {"labels": usual | label}
+    status = {"allocatable": ROOM, "conditions": [{"type": "Ready", "status": "True"}]}
+    only = manifest("v1", "Node", "a", metadata=metadata, status=status)
+    return rehearsal.rehearse(complete(only, *objects), Options(), forecast_only=True)
+
+
+MANAGED = {"harvesterhci.io/managed": "true"}
+
+
+def test_harvester_stops_the_vms_of_its_only_node_instead_of_a_drain():
+    held = (BUDGET, POD, guest("db"), machine("db"))
+    assert harvester({}, *held).possible is False
+
+    found = harvester(MANAGED, *held)
+    assert found.possible is True
+    assert "Harvester stops all VMs and does not drain a, its only node" in found.rests_on
+    (vm,) = found.vms
+    assert (vm.outcome, vm.shutdowns) == (VmOutcome.STOPS, 1)
+
+
+def test_harvester_drains_one_of_two_nodes():
+    other = manifest("v1", "Node", "b", metadata={"labels": MANAGED})
+    assert harvester(MANAGED, BUDGET, POD, other).possible is False

@@ -304,4 +304,5 @@ def test_a_signature_that_no_key_verifies() -> None:
     (stop,) = rehearsed(asked).stops
     assert stop.reason.endswith(f"is not accepted (RetrievePayload): {cause}")
     assert "the new key if public-key is older than the signature" in stop.remedy
+    assert f"(oc adm upgrade --force --allow-explicit-upgrade --to-image x@{digest}): kubectl describe" in stop.remedy
     assert not risky(stop.remedy)

@@ -71,6 +71,20 @@ def test_a_field_that_the_api_server_drops(schema: dict[str, Any], dropped: bool
     assert (sync if dropped else write) in command_of(remedy)
 
 
+def test_the_old_definition_of_kubevirt_is_named_with_its_file() -> None:
+    modified = chart('{"spec":{"configuration":{"vmStateStorageClass":"x"}}}')
+    said = modified.data["status"]["summary"]["nonReadyResources"][0]["modifiedStatus"][0]
+    said |= {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "name": "kubevirt"}
+    properties = {"spec": {"properties": {"configuration": {"properties": {"other": {}}}}}}
+    versions = [{"name": "v1", "schema": {"openAPIV3Schema": {"properties": properties}}}]
+    spec = {"group": "kubevirt.io", "names": {"kind": "KubeVirt"}, "versions": versions}
+    crd = "CustomResourceDefinition"
+    old = manifest("apiextensions.k8s.io/v1", crd, "kubevirts.kubevirt.io", spec=spec)
+    _, remedy = order(modified, old, BUNDLE)
+
+    assert remedy.startswith("Apply dependency_charts/kubevirt-operator/crds and other CRDs of the")
+
+
 @pytest.mark.parametrize("patch", ["{}", "[]", "null", "{", '{"spec":{}}'])
 def test_a_patch_that_changes_nothing(patch: str) -> None:
     thing = manifest("example.com/v1", "Thing", "a", "b", spec={"new": "x"})

@@ -118,9 +118,20 @@ def test_the_pool_of_a_paused_cluster():
 def test_a_pool_that_is_paused_by_an_annotation():
     marked = pool()
     marked["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": "true"}
+    said = {"type": "Paused", "status": "True", "lastTransitionTime": ago(hours=2)}
+    marked["status"]["conditions"] = [said]
     (found,) = pool_obstacles.paused(Object(marked), world(marked))
 
-    assert "MachineDeployment tenant/md is paused (annotation cluster.x-k8s.io/paused)" in found.reason
+    assert "MachineDeployment tenant/md is paused for 2 h (annotation cluster.x-k8s.io/paused)" in found.reason
     assert found.remedy.endswith(
         "kubectl annotate machinedeployments.cluster.x-k8s.io md -n tenant cluster.x-k8s.io/paused-"
     )
+
+
+def test_a_pause_of_unknown_age_has_no_command():
+    (found,) = held_operators.of_cluster(world(owner(since=None), pool()))
+
+    assert "Cluster tenant/team is paused (spec.paused)" in found.reason
+    assert found.remedy.startswith("See who has paused it, and since when")
+    assert "kubectl" not in found.remedy
+    assert "kubectl" not in reaction(owner(since=None)).remedy

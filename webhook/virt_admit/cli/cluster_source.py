@@ -13,7 +13,6 @@ from virt_admit.cli.options import ClusterOptions
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.files import walk_linked
 from virt_admit.documents.reader import Document
-from virt_admit.forecasts.placement.components import driver_registrations
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import Kind
@@ -160,6 +159,8 @@ def read_further_kinds(source: ClusterOptions, cluster: ClusterCache, namespace:
 
     missing = further_kinds.read(connect(source, further_kinds.CONNECTIONS), cluster, namespace)
     found = further_kinds.complete_names(cluster)
+    from virt_admit.forecasts.placement.components import driver_registrations  # noqa: PLC0415 - check of files needs none
+
     cluster.provide(driver_registrations.names_by_kind, lambda: found, ())
     if missing and not quiet:
         tell(f"not read: {missing}. Reports may lack what their objects say")

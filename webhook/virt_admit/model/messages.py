@@ -173,7 +173,10 @@ _PATH: Final = re.compile(
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+]{1,15}://[\w.:@/~…%-]{4,200}(?<![:./])")
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _SHORTEST_BEGIN: Final = 30
-_FORBIDDEN: Final = re.compile(r'\b[a-z][a-z.]*(?: \\?"[^"\\]{1,253}\\?")? is forbidden: (?=.)')
+_FORBIDDEN: Final = re.compile(
+    r'(?<![\w.])[a-z][a-z.]{0,100}(?: \\?"[^"\\]{1,253}\\?")?'
+    r" is forbidden: (?=.)"
+)
 """What the API server answers about an object: its name is never cut, what precedes it is."""
 _SHORTEST_REASON: Final = 60
 

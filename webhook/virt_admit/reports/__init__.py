@@ -1,1 +1,1 @@
-"""The results of ``check`` and ``scan``, and their outputs: formats, metrics, objects in the cluster."""
+"""The results of each verb as values, and their outputs: text, JSON, pages, metrics, objects in the cluster."""

@@ -152,3 +152,75 @@ def test_the_runtime_class_is_a_setting_of_the_cluster():
 @pytest.mark.parametrize("said", ["", "server error. command SyncVMI failed", "exceeded quota: small"])
 def test_other_words_name_no_cause(said):
     assert remedy(said) == ""
+
+
+GUEST = (
+    'admission webhook "virtualmachineinstances-create-validator.kubevirt.io" denied the request: '
+    "spec.domain.memory.guest '8Gi' must be equal to or less than the memory limit "
+    "spec.domain.resources.limits.memory '2Gi'"
+)
+GREATER = (
+    'admission webhook "virtualmachineinstances-create-validator.kubevirt.io" denied the request: '
+    "spec.domain.resources.requests.memory '8Gi' is greater than "
+    "spec.domain.resources.limits.memory '2Gi'"
+)
+POD = (
+    'Pod "virt-launcher-db-x" is invalid: spec.containers[0].resources.requests: Invalid value: '
+    '"8Gi": must be less than or equal to memory limit'
+)
+
+
+def limit_range(name, **item):
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"limits": [{"type": "Container", **item}]},
+    }
+
+
+def limited(said, *items, **annotations):
+    metadata = {**VMI["metadata"], "annotations": annotations}
+    spec = {"domain": {"memory": {"guest": "8Gi"}, "resources": {}}}
+    vmi = Object({**VMI, "metadata": metadata, "spec": spec})
+    return pod_refusals.remedy(vmi, said, Snapshot(list(map(Object, items)), ["*"]))
+
+
+@pytest.mark.parametrize("said", [GUEST, GREATER, POD, f"{POD} of 2Gi"])
+@pytest.mark.parametrize("key", ["default", "max"])
+def test_a_default_limit_is_below_what_the_vm_asks_for(said, key):
+    found = limited(said, limit_range("small", **{key: {"memory": "2Gi"}}))
+
+    assert found == (
+        "raise the default memory limit 2Gi of LimitRange shop/small, which the VM gets because it "
+        "sets none, or set limits.memory of the VM (domain.resources) to at least what its guest "
+        "has: kubectl edit limitrange small -n shop"
+    )
+
+
+def test_another_limit_range_is_not_the_cause():
+    others = limit_range("large", default={"memory": "64Gi"}), limit_range("cpu", default={"cpu": 1})
+    found = limited(GUEST, *others)
+
+    assert found == (
+        "set limits.memory of the VM (domain.resources) to at least what its guest has, as it sets "
+        "none: kubectl edit vm db -n shop"
+    )
+    small = limit_range("small", default={"memory": "2Gi"})
+    assert "LimitRange shop/small, which" in limited(GUEST, *others, small)
+
+
+def test_a_vm_with_an_instance_type_gets_no_limit_of_its_own():
+    small = limit_range("small", default={"memory": "2Gi"})
+    found = limited(GUEST, small, **{"kubevirt.io/cluster-instancetype-name": "u1.large"})
+
+    assert found.startswith("raise the default memory limit 2Gi of LimitRange shop/small")
+    assert "or set" not in found
+
+
+def test_the_limit_of_the_vm_itself_is_too_small():
+    spec = {"domain": {"resources": {"limits": {"memory": "2Gi"}}}}
+    cluster = Snapshot([Object(limit_range("small", default={"memory": "2Gi"}))], ["*"])
+    found = pod_refusals.remedy(Object({**VMI, "spec": spec}), GUEST, cluster)
+
+    assert found == "correct in the VM what KubeVirt rejects: kubectl edit vm db -n shop"

@@ -43,7 +43,8 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
         and found.cause == ProblemCause.EXTERNAL
         and (by := external_movers.named(vmi, cluster))
     ):
-        reason = f"{found.strategy.phrase}: something outside KubeVirt has to move it, perhaps what {by} names"
+        moves = "something outside KubeVirt has to move it, perhaps a controller that uses"
+        reason = f"{found.strategy.phrase}: {moves} {by}"
         return found._replace(effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known")
     return found
 

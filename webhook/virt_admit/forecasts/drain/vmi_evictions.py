@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -25,7 +25,6 @@ from virt_admit.model.kubevirt.instances import (
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.lookups import ReviewCache
-from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union(
@@ -135,6 +134,8 @@ def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
     marked = vmi.at("status", "evacuationNodeName").text
     age = clock.since(vmi.condition("EvictionRequested")["lastTransitionTime"].text, cluster)
     if not marked or marked != vmi.at("status", "nodeName").text or age is None or age < _MOVED_WITHIN:
+        from virt_admit.model.node_updates.operators import paused_clusters  # noqa: PLC0415 - files alone have no such VM
+
         paused = paused_clusters.of_vmi(vmi, cluster)
         if paused is not None:  # what Cluster API does after the VMI is gone waits, and the provider may wait as well
             reason = (
@@ -159,13 +160,18 @@ _MOVERS: Final = ("capk-", "capi-provider", "machine-controller", "kubermatic-")
 
 def _runs_here(cluster: Cluster) -> bool:
     """Return whether a pod is known that may be such a controller."""
-    return any(pod.name.startswith(_MOVERS) for pod in cluster.known(POD))
+    return bool(_mover_pods(cluster))
+
+
+@cached
+def _mover_pods(cluster: Cluster) -> tuple[Object, ...]:
+    return tuple(pod for pod in cluster.known(POD) if pod.name.startswith(_MOVERS))
 
 
 def _ready_mover(who: str, cluster: Cluster) -> Object | None:
     """Return a ready pod of Cluster API provider KubeVirt, if that moves a VM; None: none is
     known."""
-    known = cluster.known(POD) if "(CAPK)" in who else ()
+    known = _mover_pods(cluster) if "(CAPK)" in who else ()
     pods = (pod for pod in known if pod.name.startswith(_MOVERS[0]))
     return next((pod for pod in pods if pod.condition("Ready")["status"].text == "True"), None)
 

@@ -73,6 +73,7 @@ def reason(target: SchedulingTarget, cluster: Cluster, *, moves: bool, starts: b
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     lasting = other_model(_common(refusals), cluster, starts=starts) or _lasting(refusals)
     lasting = lasting or _offered(lacked, refusals, cluster)
+    lasting = lasting or virt_handlers.own_tolerations(refusals, cluster)
     if left := left_taints.of_refusals(refusals, cluster):
         reason = f"{NOWHERE}{names(causes)}: {left.reason}"
         return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)

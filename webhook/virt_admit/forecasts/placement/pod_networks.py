@@ -15,19 +15,24 @@ projectcalico/calico:node/pkg/health/health.go#checkBIRDReady; issues projectcal
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import broken_pods, network_plugins, node_pods
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pods import FINISHED
 
-READS: Final[Reads] = union(pod_starts.READS, {POD: ("metadata.labels", "spec.containers.image", *CONDITIONS)})
+READS: Final[Reads] = union(
+    pod_starts.READS,
+    network_plugins.READS,
+    node_health.READS,
+    {POD: ("metadata.labels", "spec.containers.image", "status.containerStatuses", *CONDITIONS)},
+)
 
 BROKEN: Final = "the pod network on "
 """How each reason begins."""
@@ -52,14 +57,15 @@ _ROUTERS: Final = frozenset(
 """The same of agents without which pods start, but may be out of reach. Canal is Calico with the
 routes of flannel."""
 _MULTUS: Final = ("app", "multus")
-PATIENCE: Final = timedelta(minutes=5)
-"""A restart or an update of the daemon takes less."""
+PATIENCE: Final = network_plugins.PATIENCE
 
 
 def problem(cluster: Cluster, node: str) -> str:
     """Return why no pod starts on a node; empty: the pod network works there, or that is not known."""
-    pod = agent(cluster, node)
-    return "" if pod is None or is_router(pod) else f"{BROKEN}{node} does not work, as {words(pod, cluster)}"
+    pod, plugin = agent(cluster, node), network_plugins.failing(cluster, node)
+    why = words(pod, cluster) if pod is not None and not is_router(pod) else ""
+    why = why or (plugin.words(cluster).replace("; ", ", ") if plugin is not None else "")
+    return f"{BROKEN}{node} does not work, as {why}" if why else ""
 
 
 def doubt(cluster: Cluster, node: str) -> str:
@@ -76,13 +82,13 @@ def doubtful(cluster: Cluster) -> Mapping[str, str]:
 
 
 def remedy(cluster: Cluster, node: str) -> str:
-    """Return what repairs the pod network of a node, with a command; empty: its agent works, or is
+    """Return what repairs the pod network of a node, with a command; empty: it works, or that is
     not known."""
-    pod = agent(cluster, node)
+    pod, plugin = agent(cluster, node), network_plugins.failing(cluster, node)
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
-    if pod is None or broken is None:
-        return ""
-    return network_plugins.repair(broken, cluster)
+    if broken is not None:
+        return network_plugins.repair(broken, cluster)
+    return plugin.remedy(cluster) if plugin is not None else ""
 
 
 def agent(cluster: Cluster, node: str) -> Object | None:
@@ -129,6 +135,7 @@ def _is_thick(pod: Object) -> bool:
 
 
 def _has_failed(pod: Object, cluster: Cluster) -> bool:
-    ready = pod.condition("Ready")
-    since = clock.since(ready["lastTransitionTime"].text, cluster)
-    return ready["status"].text == "False" and since is not None and since >= PATIENCE
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    lasts = node_health.pod_unready_for(pod, node, cluster)
+    unready = pod.condition("Ready")["status"].text == "False"
+    return unready and lasts is not None and lasts >= PATIENCE

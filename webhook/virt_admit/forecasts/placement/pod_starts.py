@@ -145,7 +145,7 @@ def remedy(pod: Object, cluster: Cluster, since: datetime | None = None) -> str:
     if fault := _unknown(said, on, cluster) or _busy(said, pod, cluster) or _report(said, on, cluster):
         return fault.remedy
     if plugin := network_plugins.NAMED.search(said):
-        return network_plugins.remedy(plugin[1], pod, since, cluster)
+        return network_plugins.remedy(plugin[1], pod, since, cluster, said)
     if named := _VOLUME.search(said):
         driver = _driver(named[1], cluster)
         by_kubelet = said.startswith(_BY_KUBELET)

@@ -135,10 +135,14 @@ def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
     return f"on {name} {shorten(why, 300 if why.startswith(node_drivers.LACKS) else 100)}"
 
 
+_MISSING: Final = "missing"
+"""How the refusal of a node ends that lacks room (model/scheduler/filters.py)."""
+
+
 def _ease(item: tuple[str, str]) -> tuple[bool, int, bool, str]:
     """Return how easily a refusal ends: lack of room first, then few causes, then a driver."""
     name, why = item
-    return not why.endswith("missing"), why.count("; "), not why.startswith(node_drivers.LACKS), name
+    return not why.endswith(_MISSING), why.count("; "), not why.startswith(node_drivers.LACKS), name
 
 
 def opens(why: str, fault: str, cluster: Cluster) -> str:
@@ -147,8 +151,15 @@ def opens(why: str, fault: str, cluster: Cluster) -> str:
     ``why``: the refusal of the best node, as ``best_refusal`` says it. ``fault``: of the pod.
     """
     node, _, cause = why.removeprefix("on ").partition(" ")
+    if not why.startswith("on "):
+        return makes_room(fault, "add a node that runs KubeVirt")
     if not cause.startswith(node_drivers.LACKS):
-        return makes_room(fault)
+        is_room = cause.endswith((_MISSING, "…"))
+        return (
+            makes_room(fault)
+            if is_room
+            else makes_room(fault, f"add a node that takes it, or let {node} take it ({cause})")
+        )
     words = advice_of(node_drivers.remedy(cause.split()[2], node, cluster)).rstrip(".")
     return f"{words[:1].lower()}{words[1:]}"
 

@@ -15,10 +15,20 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find, is_absent
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import FINISHED
 
 HEARTBEAT_READS: Final[Reads] = union(node_health.READS, {NODE: ("metadata.annotations.kubevirt.io/heartbeat",)})
-READS: Final[Reads] = union(HEARTBEAT_READS, pod_networks.READS, {NAD: NAME})
+READS: Final[Reads] = union(
+    HEARTBEAT_READS,
+    pod_networks.READS,
+    {
+        NAD: NAME,
+        KUBEVIRT: ("spec.workloads.nodePlacement.tolerations",),
+        NODE: ("spec.taints",),
+    },
+)
 
 BROKEN: Final = "virt-handler on "
 """How each reason begins."""
@@ -124,9 +134,36 @@ def _missing_network(cluster: Cluster) -> str:
 
 def broken(cluster: Cluster) -> Mapping[str, str]:
     """Return the nodes on which no VM starts as virt-handler, or the pod network, does not work, each with the reason."""
-    names = [node.name for node in cluster.known(NODE)]
-    found = ((name, problem(cluster, name) or pod_networks.problem(cluster, name)) for name in names)
+    nodes = [node.name for node in cluster.known(NODE)]
+    found = ((name, problem(cluster, name) or pod_networks.problem(cluster, name)) for name in nodes)
     return {name: reason for name, reason in found if reason}
+
+
+def own_tolerations(refusals: Mapping[str, str], cluster: Cluster) -> str:
+    """Return what a VM lacks on nodes whose taints virt-handler alone tolerates; empty: there are none.
+
+    KubeVirt gives launcher pods the tolerations of their VM, and none of ``nodePlacement``. A toleration
+    without a key does not ask for VMs on such nodes. Sources:
+    kubevirt/kubevirt:pkg/virt-controller/services/template.go, issue kubevirt/kubevirt#14831.
+    """
+    by_taints = [
+        name for name, why in sorted(refusals.items()) if all(cause.startswith("taint ") for cause in why.split("; "))
+    ]
+    for kubevirt in cluster.known(KUBEVIRT):
+        placement = kubevirt.at("spec", "workloads", "nodePlacement")
+        own = [each.map for each in placement["tolerations"].items() if each["key"].text]
+        for node in filter(None, (find(cluster, NODE, "", name) for name in by_taints)):
+            hard = [each.map for each in node.at("spec", "taints").items()]
+            hard = [taint for taint in hard if taint.get("effect") in _HARD]
+            if hard and all(tolerates(own, taint) for taint in hard):
+                keys = names(str(taint.get("key")) for taint in hard)
+                which = f"{keys} of {node.name} (spec.template.spec.tolerations)"
+                whose = f"workloads.nodePlacement of KubeVirt {kubevirt.full_name}"
+                return f"give the VM tolerations of {which}, as {whose} is not for VMs"
+    return ""
+
+
+_HARD: Final = ("NoSchedule", "NoExecute")
 
 
 def _pods(cluster: Cluster) -> Mapping[str, Object]:

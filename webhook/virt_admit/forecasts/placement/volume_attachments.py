@@ -227,7 +227,7 @@ class LeftInUse(NamedTuple):
         on = self.waiting.at("spec", "nodeName").text
         return (
             f"the volume of claim {self.claim.full_name} was in use on {node} when it reported last, and no pod of "
-            f"it is there any more: a guest may still run there. Pod {self.waiting.full_name} needs it on {on}"
+            f"it is there any more: {busy_volumes.MAY_RUN}. Pod {self.waiting.full_name} needs it on {on}"
         )
 
 

@@ -21,7 +21,6 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
@@ -50,7 +49,7 @@ class HandReboot(NamedTuple):
     hints: tuple[str, ...]
     """What else tells of it: who pauses a health check, older and newer kubelets."""
     updated: tuple[str, ...]
-    """The nodes of the same role with the newest kubelet of them, if that of this node is the oldest: they are done."""
+    """The nodes that are done: they have the newest kubelet of this node's role, or a newer one."""
 
     def words(self, cluster: Cluster) -> str:
         """Return that it reboots, and since when."""
@@ -91,11 +90,8 @@ def phases(cluster: Cluster) -> dict[str, NodeUpdate]:
 def counted(cluster: Cluster) -> Iterator[str]:
     """Yield which nodes count as updated, and why."""
     if done := _done(cluster):
-        one = len(done) == 1
-        yield (
-            f"{names(done, 80)} {'counts' if one else 'count'} as updated, with the newest kubelet of "
-            f"{'its role' if one else 'their role'}"
-        )
+        verb = "counts" if len(done) == 1 else "count"
+        yield f"{names(done, 80)} {verb} as updated, with kubelet {_kubelets(done, cluster)}"
 
 
 def _done(cluster: Cluster) -> list[str]:
@@ -105,8 +101,8 @@ def _done(cluster: Cluster) -> list[str]:
 
 def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
     """Yield that nodes which are to be updated have a newer kubelet than others: they may be done already."""
-    known = {node.name: _version(node) for node in cluster.known(NODE) if node.name in to_do}
-    found = [version for version in known.values() if version is not None]
+    known = {name: version for name, version in _versions(cluster).items() if name in to_do}
+    found = known.values()
     if not found or min(found) == max(found):
         return
     older = sorted(name for name, version in known.items() if version == min(found))
@@ -137,24 +133,39 @@ def _reboot(node: Object, cluster: Cluster) -> HandReboot | None:
 
 
 def _updated(node: Object, cluster: Cluster) -> tuple[str, ...]:
-    """Return the nodes with the newest kubelet of a role: releases in between are updated too, control planes come first."""
-    own, role = _version(node), is_control_plane(node)
-    peers = {each.name: _version(each) for each in cluster.known(NODE) if is_control_plane(each) is role}
-    known = [version for version in peers.values() if version is not None]
-    if own is None or own != min(known) or own == max(known):
+    """Return the nodes that have the newest kubelet of the node's role, or a newer one.
+
+    A release in between is updated too. No kubelet may be newer than the API server, so control
+    planes are done before a worker is: https://kubernetes.io/releases/version-skew-policy.
+    """
+    known = _versions(cluster)
+    master = is_control_plane(node)
+    role = {each.name for each in cluster.known(NODE) if is_control_plane(each) is master}
+    peers = [version for name, version in known.items() if name in role]
+    own = known.get(node.name)
+    if own is None or own != min(peers) or own == max(peers):
         return ()
-    return tuple(sorted(name for name, version in peers.items() if version == max(known)))
+    return tuple(sorted(name for name, version in known.items() if version >= max(peers)))
 
 
 def _hints(node: Object, updated: tuple[str, ...], cluster: Cluster) -> Iterator[str]:
     if updated:
-        newest = find(cluster, NODE, "", updated[0])
-        than = newest.at("status", "nodeInfo", "kubeletVersion").text if newest is not None else ""
-        yield f"its kubelet had {node.at('status', 'nodeInfo', 'kubeletVersion').text}, that of {names(updated, 60)} has {than}"
+        own = node.at("status", "nodeInfo", "kubeletVersion").text
+        newer = _kubelets(updated, cluster)
+        yield f"its kubelet had {own}, that of {names(updated, 60)} has {newer}"
     for check in cluster.known(NHC):
         if reasons := [item.text or "?" for item in check.at("spec", "pauseRequests").items()]:
             yield f"NodeHealthCheck {check.name} is paused for {names(reasons, 60)}"
 
 
-def _version(node: Object) -> Version | None:
-    return versions.parse_version(node.at("status", "nodeInfo", "kubeletVersion").text)
+def _versions(cluster: Cluster) -> dict[str, Version]:
+    found = {
+        node.name: versions.parse_version(node.at("status", "nodeInfo", "kubeletVersion").text)
+        for node in cluster.known(NODE)
+    }
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def _kubelets(nodes: Collection[str], cluster: Cluster) -> str:
+    found = {version for name, version in _versions(cluster).items() if name in nodes}
+    return f"v{min(found)}{' or newer' if len(found) > 1 else ''}"

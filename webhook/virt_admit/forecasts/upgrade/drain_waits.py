@@ -22,6 +22,7 @@ from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
@@ -52,21 +53,33 @@ def _is_not_drained(node: Object) -> bool:
 
 
 def without_drains(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
-    """Return the drains of all nodes as the machine config operator skips them: the reboot shuts the guests down."""
-    if driver is not Driver.MACHINE_CONFIG:
-        return plan
-    skipped = {node.name for node in cluster.known(NODE) if _is_not_drained(node)}
-    nodes = (
-        _rebooted(node, cluster) if node.name in skipped and "not Ready" not in node.state else node
-        for node in plan.nodes
-    )
+    """Return the drains of all nodes as an updater skips them, which shuts the guests down."""
+    skipped = set(_not_drained(driver, cluster))
+    up = {node.name for node in plan.nodes if "not Ready" not in node.state}
+    nodes = (_rebooted(node, driver, cluster) if node.name in skipped & up else node for node in plan.nodes)
     return replace(plan, nodes=tuple(nodes))
 
 
-def _rebooted(node: NodePlan, cluster: Cluster) -> NodePlan:
-    forecasts = tuple(_shut_down(row, node.name, cluster) for row in node.forecasts)
+def _not_drained(driver: Driver, cluster: Cluster) -> list[str]:
+    if driver is Driver.PLAIN:
+        return list(filter(None, (harvester_waits.only_node(cluster),)))
+    found = (each.name for each in cluster.known(NODE) if _is_not_drained(each))
+    return sorted(found) if driver is Driver.MACHINE_CONFIG else []
+
+
+def _rebooted(node: NodePlan, driver: Driver, cluster: Cluster) -> NodePlan:
+    shut = _stopped if driver is Driver.PLAIN else _shut_down
+    forecasts = tuple(shut(row, node.name, cluster) for row in node.forecasts)
     pods, room = replace(node.pods, blockers=(), waits=(), unseen=()), Packing(True, {})
     return replace(node, forecasts=forecasts, pods=pods, packing=room, moving=room, doubts=(), visitors=())
+
+
+def _stopped(row: Forecast, node: str, _: Cluster) -> Forecast:
+    """Return what Harvester does to a VM of its only node: it is stopped as by ``virtctl stop``."""
+    reason = f"Harvester stops it before it updates {node}, its only node"
+    remedy = "start it afterwards, or set restoreVM in Setting upgrade-config before, if it has that"
+    end = VmOutcome.STOPS
+    return replace(row, outcome=end, reason=reason, remedy=remedy, unseen="", problems=())
 
 
 def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
@@ -81,10 +94,12 @@ def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
 
 
 def not_drained(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
-    """Yield which nodes are rebooted without a drain."""
+    """Yield which nodes are updated without a drain."""
     to_do = {node for pool in pools for node in pool.to_do}
-    found = sorted(each.name for each in cluster.known(NODE) if each.name in to_do and _is_not_drained(each))
-    if found and driver is Driver.MACHINE_CONFIG:
+    found = [name for name in _not_drained(driver, cluster) if name in to_do]
+    if found and driver is Driver.PLAIN:
+        yield f"Harvester stops all VMs and does not drain {found[0]}, its only node"
+    elif found:
         yield f"OpenShift reboots {names(found)} without a drain, as controlPlaneTopology is SingleReplica"
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import (
     DATA_VOLUME,
     FLEET_BUNDLE,
@@ -134,6 +134,17 @@ def _title(upgrade: Object) -> str:
 
 def _waits_for_volumes(cluster: Cluster) -> bool:
     return sum(map(_is_managed, cluster.known(NODE))) > _FEW
+
+
+def only_node(cluster: Cluster) -> str:
+    """Return the only node of a Harvester cluster; empty: there are more, or that is not known.
+
+    Its upgrade drains nothing: it stops all VMs, and waits until they have ended. Source:
+    harvester/harvester:package/upgrade/upgrade_node.sh#command_single_node_upgrade.
+    """
+    nodes = cluster.known(NODE)
+    only = len(nodes) == 1 and _is_managed(nodes[0]) and not unlisted(cluster, NODE)
+    return nodes[0].name if only else ""
 
 
 def _is_managed(node: Object) -> bool:

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, PLAN
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, MACHINE_CONFIG_POOL, MACHINE_DEPLOYMENT, NM, PLAN
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import harvester_upgrades, kured
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
@@ -29,6 +29,8 @@ class NodeInFlight:
     """How long ago that was; empty: not known."""
     waits_for: str
     """VMs or pods that are still on it, or the words of the updater. Empty: it waits for nothing else."""
+    maintenance: str = ""
+    """The NodeMaintenance that has it, which may be about anything. Empty: an updater has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
             update.since,
             vm_states_times.age(update.since, cluster),
             _waits_for(update, plans.get(name)),
+            f"{update.kind} {update.name}" if update.kind == NM.kind else "",
         )
         for name, update in every
         if update.phase in IN_FLIGHT

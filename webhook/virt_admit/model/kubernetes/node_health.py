@@ -79,14 +79,29 @@ def silence_now(name: str, cluster: Cluster) -> str:
 def pod_unready_for(pod: Object, node: Object | None, cluster: Cluster) -> datetime.timedelta | None:
     """Return for how long a pod has not been ready; None: not known.
 
-    It is no longer than its node is Ready: what a pod was before a boot says nothing about its start since.
+    It is no longer than its node is Ready, and than its containers that are not ready run: what a
+    pod was before a boot, or before its image could be pulled, says nothing about its start since.
     """
-    age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
     ready = node.condition("Ready") if node is not None else None
-    if age is None or ready is None or ready["status"].text != "True":
-        return age
-    back = clock.since(ready["lastTransitionTime"].text, cluster)
-    return age if back is None else min(age, back)
+    is_back = ready is not None and ready["status"].text == "True"
+    back = ready["lastTransitionTime"].text if ready is not None and is_back else None
+    since = pod.condition("Ready")["lastTransitionTime"].text
+    age = clock.since(since, cluster)
+    others = (clock.since(each, cluster) for each in (back, _started(pod, since)))
+    return min((age, *(each for each in others if each is not None))) if age is not None else None
+
+
+def _started(pod: Object, unready: str | None) -> str | None:
+    """Return when the containers that are not ready were started; None: one waits, or has ended
+    since the pod is not ready, so that its last start is one of several."""
+    every, began = pod.at("status", "containerStatuses").items(), clock.instant(unready)
+    found = [each for each in every if each["ready"].value is not True]
+    for status in found:
+        last = clock.instant(status.at("lastState", "terminated", "startedAt").text)
+        if last is not None and began is not None and last > began:
+            return None
+    starts = [each.at("state", "running", "startedAt").text for each in found]
+    return min(filter(None, starts), default=None) if all(starts) else None
 
 
 def unready(node: Object) -> str:

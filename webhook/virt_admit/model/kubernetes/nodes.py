@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keeps
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 
@@ -83,12 +83,34 @@ def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
 
 
 def alone(cluster: Cluster) -> str:
-    """Return the name of the only node that runs VMs; empty: there are several, none, or they were not read."""
+    """Return the name of the only node that runs VMs; empty: there are several or none, or more
+    may exist than were read."""
     try:
         found = of_kubevirt(cluster) or every(cluster)
     except Unseen:
         return ""
-    return found[0].name if len(found) == 1 else ""
+    return _only(found, cluster)
+
+
+def single(cluster: Cluster) -> str:
+    """Return the name of the only node, so that pods without a guest have no other one; empty:
+    there are several or none, or more may exist than were read."""
+    try:
+        return _only(every(cluster), cluster)
+    except Unseen:
+        return ""
+
+
+def may_be_single(cluster: Cluster) -> bool:
+    """Return whether no second node is known."""
+    try:
+        return len(every(cluster)) <= 1
+    except Unseen:
+        return True
+
+
+def _only(found: Sequence[Object], cluster: Cluster) -> str:
+    return found[0].name if len(found) == 1 and not unlisted(cluster, NODE) else ""
 
 
 def is_control_plane(node: Object) -> bool:

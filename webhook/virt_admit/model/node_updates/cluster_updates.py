@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
@@ -163,7 +163,8 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
         what = (
             f"Compare the digest with the page of the release. Then give the cluster its signature, as a ConfigMap in "
             f"{_SIGNATURES} if it cannot read that, or the new key if {keys[1]} is older than the signature. As a "
-            f"decision after that comparison, oc adm upgrade --force verifies nothing"
+            f"decision after that comparison, it can be asked for without verification"
+            f"{_unverified(version)}"
         )
         return typed(what, about("describe", version, CLUSTER_VERSION))
     if step == "RetrievePayload":
@@ -184,6 +185,17 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
         return release_refusals.of_operator(refusing[0], cluster).remedy
     which = names((each.name for each in refusing), 120)
     return typed(f"Resolve what ClusterOperator {which} asks for", about("describe", refusing[0], CLUSTER_OPERATOR))
+
+
+def _unverified(version: Object) -> str:
+    """Return the command that asks for the same release again, without verification; empty: it has no name.
+
+    Without a release, ``oc adm upgrade`` only shows the state, and an image that is not among the available updates needs
+    the second option (openshift/oc:pkg/cli/admin/upgrade/upgrade.go).
+    """
+    image, release = (version.at("spec", "desiredUpdate", each).text for each in ("image", "version"))
+    to = ("--allow-explicit-upgrade", "--to-image", image) if image else ("--to", release) if release else ()
+    return f" ({shell('oc', 'adm', 'upgrade', '--force', *to)})" if to else ""
 
 
 _SIGNATURES: Final = "openshift-config-managed"

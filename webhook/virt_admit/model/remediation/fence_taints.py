@@ -13,6 +13,7 @@ kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating.
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -75,6 +76,15 @@ def fence(node: str) -> str:
 def fence_command(node: str) -> str:
     """Return the command that lets Kubernetes end the pods of a node and detach their volumes without its kubelet."""
     return shell("kubectl", "taint", "nodes", argument(node), f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+
+
+def fenced_by(command: str) -> str:
+    """Return the node that a command declares to be off; empty: it declares none."""
+    found = _FENCES.search(command)
+    return found[1] if found is not None else ""
+
+
+_FENCES: Final = re.compile(rf"kubectl taint nodes (?:\./)?([\w.-]{{1,253}}) {re.escape(OUT_OF_SERVICE)}=")
 
 
 def is_fenced(node: Object) -> bool:

@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.forecasts.placement.components import busy_volumes
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
@@ -71,6 +72,8 @@ def _answer(node: NodePlan) -> str:
     if node.drainable and node.is_guarded:
         return f"A drain of {name(node.name)} would end, but do not start it: see the note about its Machine."
     empty = " It has nothing to evict." if node.drainable and node.is_empty else ""
+    if node.drainable and any(busy_volumes.MAY_RUN in note for note in node.notes):
+        empty = f" But {busy_volumes.MAY_RUN}: see the note."
     return f"A drain of {name(node.name)} {'ends' if node.drainable else 'does not end'}.{empty}"
 
 

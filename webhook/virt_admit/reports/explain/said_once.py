@@ -33,7 +33,7 @@ def once(text: str, said: Sequence[Said]) -> str:
     shorter = _once(text, said)
     for reference in {each.reference for each in said}:
         first = shorter.find(reference) + len(reference)
-        again = rf"[:;.,] (?:but |because |and |as )?{re.escape(reference)}"
+        again = rf"[:;.,] (?:but |because |and |as )?{re.escape(reference)}| \({re.escape(reference)}\)"
         shorter = shorter[:first] + re.sub(again, "", shorter[first:])
         shorter = shorter.replace(f", and {reference}", f": {reference}")
         shorter = shorter.replace(f". {reference}", f". {capital(reference)}")

@@ -19,7 +19,7 @@ def command(row: ReportRow) -> str:
     if row.result.document is not None or kind is None or not obj.name or row.fixed or row.action is None:
         return ""
     if row.command:
-        return row.command
+        return _without_fence(row.command)
     if row.fix:
         return json_patch(kind, obj.name, obj.namespace, row.fix)
     if row.rule in _HANG_DRAINS:
@@ -50,6 +50,14 @@ _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))
 _OF_HYPERCONVERGED: Final = "kubevirt-kubevirt-hyperconverged"
 """The KubeVirt object that HyperConverged writes, so that changes of it are lost (kubevirt/hyperconverged-cluster-operator:
 controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly)."""
+
+
+def _without_fence(command: str) -> str:
+    """Return the command, but never a fence without its condition, which the text has."""
+    from virt_admit.model.remediation import fence_taints  # noqa: PLC0415 - files alone have no lost node
+
+    fenced = fence_taints.fenced_by(command)
+    return shell("virt-admit", "explain", argument(f"node/{fenced}")) if fenced else command
 
 
 def _default(obj: Object, kind: Kind) -> str:

@@ -11,6 +11,8 @@ from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimat
 from virt_admit.forecasts.outage.outages import Outage, Outages
 from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
+from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement.components import busy_volumes
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -112,7 +114,10 @@ def of_loss(one: Outage) -> Iterator[str]:
 def _tolerated(one: Outage) -> str:
     """Return whether all VMs of the nodes run again, and how many there are."""
     if not one.vms:
-        return "no VM runs there" if one.survives else f"{_ANSWERS[one.survives]}; no VM runs there"
+        runs = "no VM runs there"
+        if any(True for name in one.nodes for _ in volume_attachments.left_in_use(name, one.loss.cluster)):
+            runs = f"no VM is recorded there, but {busy_volumes.MAY_RUN}"
+        return runs if one.survives else f"{_ANSWERS[one.survives]}; {runs}"
     return f"{_ANSWERS[one.survives]}; {count(len(one.vms), 'VM')}"
 
 

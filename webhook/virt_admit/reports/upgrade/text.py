@@ -123,6 +123,8 @@ def some(nodes: Sequence[str]) -> str:
 
 def so_far(progress: UpgradeProgress) -> str:
     """Return how many nodes are done."""
+    if not progress.done and all(node.maintenance for node in progress.in_flight):
+        return "The update of no node is known to have begun."
     verb = "is" if len(progress.done) == 1 else "are"
     return f"{len(progress.done)} of {count(progress.total, 'node')} {verb} done."
 
@@ -134,6 +136,9 @@ def in_flight(node: NodeInFlight) -> str:
         ago = f" for {node.age}" if node.age else ""
         return f"The update of {node.node} has been failing{ago}" + (f": {node.waits_for}." if node.waits_for else ".")
     now, lasting = _DOES[node.phase]
+    if node.maintenance and node.phase is Phase.UPDATING:
+        lasting = f"in maintenance ({node.maintenance})"
+        now = f"is {lasting}"
     return f"{node.node} {f'has been {lasting} for {node.age}' if node.age else now}{waits}."
 
 

@@ -2,7 +2,7 @@
 
 **Why.** ``clusterctl move`` pauses a Cluster, and one that fails leaves it paused. No update,
 scaling or remediation of it happens, and no error or event says so. A warning names what waits for
-it; without that it is only reported.
+it; without that, or where it does not say since when it is paused, it is only reported.
 
 **Fix.** Make sure that no ``clusterctl move`` runs, and set ``spec.paused`` of the Cluster to
 false. What HyperShift pauses, ``spec.pausedUntil`` of its HostedCluster or NodePool ends.
@@ -36,10 +36,11 @@ def check(obj: Object, context: Context) -> Findings:
     path = obj.at("spec", "paused").path if is_cluster else obj.annotation(paused_clusters.PAUSED).path
     nothing = "" if paused.waiting else ", no machine is made, updated or remediated"
     then = advice_of(paused.remedy)
+    certain = paused.waiting and paused.age is not None
     yield Finding(
         path,
         check.first_that_fits(path, f"{paused.reason}{nothing}. {then}", f"{paused.title}. {then}"),
         value=True,
-        max_action=Action.DENY if paused.waiting and not paused.hosted else Action.AUDIT,
+        max_action=Action.DENY if certain and not paused.hosted else Action.AUDIT,
         command=command_of(paused.remedy),
     )

@@ -67,19 +67,18 @@ def check(node: Object, context: Context) -> Findings:
         return
     number = count(len(found), "VM")
     named = f"{number} ({names((vmi.full_name for vmi in found), 120)})"
-    waits = bool(awaited_return.awaited(node.name, context.cluster))
+    pending = certificate_requests.of_node(node.name, context.cluster)
+    advice = (
+        f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
+        if pending is not None
+        else awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
+    )
+    waits = bool(awaited_return.awaited(node.name, context.cluster)) or advice.startswith("wait ")
     drains = "" if waits else ", and a drain never completes"
     subjects = ("its VMs",) if unseen else (named, number) if found else ("",)
     effects = [f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end" for vms in subjects]
     if not found and (left := next(volume_attachments.left_in_use(node.name, context.cluster), None)):
         effects = [left.words(node.name)]
-    pending = certificate_requests.of_node(node.name, context.cluster)
-    if pending is not None:
-        advice = (
-            f"it runs: approve CertificateSigningRequest {pending.requests[-1]} of its kubelet, and do not fence it"
-        )
-    else:
-        advice = awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
     ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
     yield Finding(

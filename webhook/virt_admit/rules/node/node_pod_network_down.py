@@ -1,4 +1,4 @@
-"""The agent of the pod network does not work on a node that runs VMs.
+"""The agent or the plugin of the pod network does not work on a node that runs VMs.
 
 **Why.** With some plugins no pod starts there. With others, such as Calico, pods start, and the VMs
 of the node may be out of reach: a migration to the node or away from it may fail, because
@@ -6,12 +6,14 @@ virt-handler sends the memory over the pod network. A drain of another node ends
 find a third one.
 
 **Fix.** Repair the pod that the finding names before another node is drained or rebooted. A pod
-that is not ready for less than five minutes is not named: it is updated, or starts again.
+that is not ready for less than five minutes is not named: it is updated, or starts again. A plugin
+is named if it fails for at least two pods for five minutes, and no newer pod is ready there.
 """
 
 from collections.abc import Iterator
 
 from virt_admit.forecasts.placement import pod_networks
+from virt_admit.forecasts.placement.components import network_plugins
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -50,6 +52,7 @@ from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Fin
         "projectcalico/calico:node/pkg/health/health.go#checkBIRDReady",
         "kubernetes/kubernetes:pkg/controller/nodelifecycle/node_lifecycle_controller.go",
         "https://github.com/projectcalico/calico/issues/1628",
+        "https://github.com/projectcalico/calico/issues/5712",
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -67,6 +70,11 @@ def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
     """Yield the message, the longest form first; nothing where the network works, or that is not
     known."""
     agent, unavailable = pod_networks.agent(cluster, node.name), _unavailable(node, cluster)
+    plugin = network_plugins.failing(cluster, node.name)
+    if plugin is not None and (agent is None or pod_networks.is_router(agent)):
+        yield f"no VM starts or arrives here: {plugin.words(cluster)}. {advice_of(remedy)}"
+        yield f"no VM starts or arrives here: network plugin {plugin.plugin} fails. {advice_of(remedy)}"
+        return
     if agent is None:
         if unavailable:
             yield f"{capital(unavailable)}, so no new pod starts on this node. Repair its pod network."

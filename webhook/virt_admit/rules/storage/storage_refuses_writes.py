@@ -1,7 +1,8 @@
 """A Ceph cluster takes no writes: it is full, or a part of its data is unavailable.
 
 **Why.** Ceph refuses the writes to all pools that have data on an OSD that is full. A guest gets no
-error, but waits: its VMI is Running and reports nothing. New claims get no volume.
+error, but waits: its VMI is Running and reports nothing. New claims get no volume. A pool that has
+reached its quota is only reported, because it may have no disks of VMs.
 
 **Fix.** Add OSDs, or delete what is not needed. To be able to delete, raise the full ratio a little
 for a while.
@@ -45,11 +46,16 @@ def check(ceph: Object, context: Context) -> Findings:
     path = ceph.at("status", "ceph", "details").path
     guests = ceph_guests.of(ceph, context.cluster)
     whose = f" of {count(len(guests), 'VM')} ({names(guests)})" if guests else ""
-    begin = f"{found.reason}: {'writes' if found.full else 'reads or writes'}{whose} wait"
-    words = f"{begin}, and new claims get no volume." if found.full else f"{begin}."
+    if found.pool:
+        words = f"{found.reason}: VMs with disks in that pool may wait for their writes."
+    elif found.full:
+        words = f"{found.reason}: writes{whose} wait, and new claims get no volume."
+    else:
+        words = f"{found.reason}: reads or writes{whose} wait."
     advice = advice_of(found.remedy)
     yield Finding(
         path,
         check.first_that_fits(path, f"{words} {advice}", f"{found.reason}. {advice}", words),
+        max_action=Action.AUDIT if found.pool else Action.DENY,
         command=command_of(found.remedy),
     )

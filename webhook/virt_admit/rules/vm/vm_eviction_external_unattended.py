@@ -64,7 +64,7 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return  # its VM is judged, which has the labels of its owner
     mark = next(chain.from_iterable(vms.own_marks(obj, each) for each in ("annotation", "label")), "")
     remedy = (
-        f"Check that what {cut(mark, 50)} names acts."
+        f"Check that the controller that uses {cut(mark, 50)} acts."
         if mark
         else "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
     )

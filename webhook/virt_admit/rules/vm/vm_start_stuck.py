@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.model import messages
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.reads import CONDITIONS, LateReads, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
@@ -89,14 +90,27 @@ def check(vm: Object, context: Context) -> Findings:
     if stuck is None:
         return
     field = _field(vm, dict(stuck_starts.unfinished_copies(vm)))
-    room = check.room(field.path)
+    message = _message(stuck, check.room(field.path))
     yield Finding(
         field.path,
-        _message(stuck, room),
+        message,
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
-        command=messages.command_of(stuck.remedy),
+        command=shown_command(stuck, message, vm),
     )
+
+
+def shown_command(stuck: Problem, message: str, vm: Object) -> str:
+    """Return the command of a remedy, unless its words have a second step that the message has no room for."""
+    command = messages.command_of(stuck.remedy)
+    if _THEN.search(stuck.remedy) and not _THEN.search(message) and not command.startswith(_LOOKS):
+        return shell("virt-admit", "explain", argument(f"vm/{vm.name}"), "-n", argument(vms.namespace_of(vm)))
+    return command
+
+
+_THEN: Final = re.compile(r"[;,.] [Tt]hen ")
+_LOOKS: Final = tuple(f"kubectl {verb} " for verb in ("describe", "edit", "get", "logs"))
+"""Commands that change nothing by themselves."""
 
 
 def _of_failed(vm: Object, down: Problem) -> Finding:

@@ -1,9 +1,10 @@
-"""The guest of a VMI stands still, because its storage refuses reads or writes.
+"""The guest of a VMI stands still, because reads or writes of a volume fail.
 
 **Why.** QEMU pauses the guest at an I/O error (condition ``Paused``, reason ``PausedIOError``). virt-handler resumes it again
 and again, and it stops at the same request. The VMI is still Running, and a move meets the same storage.
 
-**Fix.** Repair the storage, or make room in it. The guest then goes on by itself.
+**Fix.** Repair the storage, or make room in it. The guest then goes on by itself. A drain may have
+evicted the pod that attaches a hotplugged volume: then stop and start the VM.
 """
 
 import re
@@ -12,8 +13,10 @@ from typing import Final
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME
-from virt_admit.model.messages import ended
+from virt_admit.model.messages import command_of, ended
 from virt_admit.rule import (
+    NODE,
+    POD,
     PV,
     PVC,
     VMI,
@@ -30,7 +33,8 @@ from virt_admit.rule import (
 
 _PATIENCE: Final = timedelta(minutes=5)
 """virt-handler tries again every three minutes at most, so a storage that fails over is back by then."""
-_FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
+_NEXT: Final = re.compile(r"\. (?:It goes on|Before another drain)")
+_FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
 
 
 @rule(
@@ -42,6 +46,16 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
             PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.csi.volumeAttributes.clusterID"),
             CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph"),
             LONGHORN_VOLUME: ("status.robustness",),
+            NODE: ("spec.unschedulable",),
+            VMI: ("metadata.uid", "status.nodeName", "status.phase"),
+            POD: (
+                "metadata.labels",
+                "metadata.ownerReferences",
+                "metadata.uid",
+                "spec.nodeName",
+                "spec.volumes.persistentVolumeClaim.claimName",
+                "status.phase",
+            ),
         },
     ),
     action=Action.WARN,
@@ -50,6 +64,7 @@ _FIRST_WAY: Final = re.compile(r": kubectl|, or |; ")
     sources=(
         "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculatePausedCondition",
         "https://github.com/kubevirt/kubevirt/issues/9704",
+        "https://github.com/kubevirt/kubevirt/issues/13523",
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:
@@ -57,15 +72,22 @@ def check(vmi: Object, context: Context) -> Findings:
     if paused["status"].text != "True":  # a VMI that runs is not judged again because time has passed
         return
     age = clock.since(paused["lastTransitionTime"].text, context.cluster)
-    if age is None or age < _PATIENCE:
+    if age is None:
         return
     from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415 - files alone know no guest that is paused
 
+    if age < _PATIENCE and not paused_guests.is_detached(vmi, context.cluster):
+        return
     found = paused_guests.problem(vmi, context.cluster)
     if found is None:
         return
     path = vmi.condition("Paused")["reason"].path
     remedy = _FIRST_WAY.split(found.remedy)[0]
     most = check.room(path) - len(remedy) - len(". .")
-    reason = found.reason.partition(". It goes on")[0]
-    yield Finding(path, f"{ended(cut(reason, most))} {remedy[:1].upper()}{remedy[1:]}.", value=found.reason)
+    reason = _NEXT.split(found.reason)[0]
+    yield Finding(
+        path,
+        f"{ended(cut(reason, most))} {remedy[:1].upper()}{remedy[1:]}.",
+        value=found.reason,
+        command=command_of(found.remedy),
+    )

@@ -136,7 +136,7 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
         return replace(made, reason=f"{state.problem}, so {effect}", remedy=state.remedy, stops=True, now=True)
     if not state.pods or any(pod.at("spec", "nodeName").text != node for pod in state.pods):
         return None
-    if cluster.cached(nodes.alone) == node:
+    if cluster.cached(nodes.single) == node:
         return None  # nothing migrates, and VMs that are shut down are evicted together with it: see `leaves_too`
     unseen = cluster.cached(_components).unseen_pods
     if unseen:  # it may have pods on other nodes
@@ -146,14 +146,14 @@ def _hindrance(state: _State, node: str, cluster: Cluster) -> Hindrance | None:
 
 
 def leaves_too(node: str, cluster: Cluster) -> Iterator[str]:
-    """Yield that virt-api leaves the only node that runs VMs together with them.
+    """Yield that virt-api leaves the only node together with the VMs.
 
     kubectl requests all evictions at once, and virt-api answers for 5 seconds more when its pod ends, so VMs that are
     shut down are usually evicted in time. kubectl repeats no eviction that fails for lack of an answer. Sources:
     kubernetes/kubectl:pkg/drain/drain.go#evictPods; kubevirt/kubevirt:pkg/virt-api/api.go#startTLS.
     """
     state = cluster.cached(_api)
-    if cluster.cached(nodes.alone) != node or not isinstance(state, _State) or state.problem:
+    if cluster.cached(nodes.single) != node or not isinstance(state, _State) or state.problem:
         return
     if not versions.has_release(cluster, _FAILS_CLOSED):
         return

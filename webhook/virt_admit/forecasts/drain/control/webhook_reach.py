@@ -77,7 +77,7 @@ def leaves_with(made: Hindrance, pods: Sequence[Object], node: str, label: str, 
         remedy = capital(waiting.remedy) if waiting is not None else "Add a node that its placement allows."
         missing = f", while {waiting.reason}" if waiting is not None else ""
         reason = f"{made.component} can run on {node} alone, and leaves it before the VMs{missing}"
-        if cluster.cached(nodes.alone) == node:  # a second node is not an option
+        if cluster.cached(nodes.single) == node:  # a second node is not an option
             remedy = f"Shut the VMs of {node} down before its drain."
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     cordon = shell("kubectl", "cordon", argument(node))
@@ -281,7 +281,7 @@ def _state(webhook: Webhook, node: str, cluster: Cluster, without: frozenset[tup
     if asks_itself:
         reason = f"{webhook.title} runs on {node} alone, and once it has left, it refuses its own new pod"
         exclude = f"Exclude namespace {namespace} by its namespaceSelector"
-        second = "" if cluster.cached(nodes.alone) == node else ", or run a second replica on another node"
+        second = "" if cluster.cached(nodes.single) == node else ", or run a second replica on another node"
         remedy = f"{exclude}{second}: {described}"
         return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
     label = next((f"{key}={value}" for pod in pods for key, value in sorted(pod.labels.items())), "LABEL")
@@ -347,7 +347,7 @@ def _kept(made: Hindrance, webhook: Webhook, running: Sequence[Object], cluster:
                 continue
             reason = f"{made.reason}: {effect.words}" if made.stops else made.reason
             # the VMs of the only node are evicted together with the pods of the webhook
-            raced = not made.now and effect is _EFFECTS[0] and bool(cluster.cached(nodes.alone))
+            raced = not made.now and effect is _EFFECTS[0] and cluster.cached(nodes.may_be_single)
             stops = made.stops and answer is True and not raced
             yield replace(made, reason=reason, evictions=effect.evictions, starts=effect.starts, vms=names, stops=stops)
         if effect.evictions:

@@ -10,14 +10,14 @@ vmware-tanzu/velero:pkg/apis/velero/v1/backup_types.go#BackupPhaseInProgress.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Final
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import VM_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
@@ -27,6 +27,8 @@ from virt_admit.model.messages import names
 _VOLUME_SNAPSHOT: Final = kinds.guess("snapshot.storage.k8s.io/v1", "VolumeSnapshot")
 _BACKUP: Final = kinds.guess("velero.io/v1", "Backup")
 """Only snapshots of a cluster hold them."""
+_CLAIM: Final = "PersistentVolumeClaim"
+_VM: Final = "VirtualMachine"
 _THAWED_WITHIN: Final = timedelta(minutes=5)
 
 
@@ -67,17 +69,23 @@ def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     namespace, claims = vms.namespace_of(vmi), set(launcher_pod.claims(vmi["spec"]))
     found = [
         each
-        for each in cluster.known(_VOLUME_SNAPSHOT, namespace)
-        if each.at("spec", "source", "persistentVolumeClaimName").text in claims
-    ]
-    found += [
-        each
-        for each in cluster.known(VM_SNAPSHOT, namespace)
-        if (each.at("spec", "source", "kind").text, each.at("spec", "source", "name").text)
-        == ("VirtualMachine", vmi.name)
+        for kind, sources in ((_CLAIM, sorted(claims)), (_VM, [vmi.name]))
+        for name in sources
+        for each in entry(cluster, _by_source, (namespace, kind, name)) or ()
     ]
     open_ends = [each for each in found if not each.deleted and not _has_ended(each, cluster)]
     yield from sorted(open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True)
+
+
+def _by_source(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Object]]:
+    """Return the snapshots by namespace, kind and name of what they copy."""
+    found: dict[tuple[str, str, str], list[Object]] = {}
+    for each in (*cluster.known(_VOLUME_SNAPSHOT), *cluster.known(VM_SNAPSHOT)):
+        source = each.at("spec", "source")
+        claim = source["persistentVolumeClaimName"].text
+        kind, name = (_CLAIM, claim) if claim else (source["kind"].text, source["name"].text)
+        found.setdefault((each.namespace, kind or "", name or ""), []).append(each)
+    return found
 
 
 _ABANDONED: Final = timedelta(days=1)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import refusing_storage
+from virt_admit.forecasts.drain.guests import lost_attachments, refusing_storage
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -59,18 +59,36 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     named = _VOLUME.search(said)
     volumes = {name: claim for name, claim in _claims(vmi["spec"]) if named is None or name == named[1]}
     fault = refusing_storage.first(namespace, tuple(volumes.values()), cluster)
-    of = f" of volume {named[1]}" if named is not None else f" of {names(volumes)}" if volumes else ""
+    begin = f"its guest is {words(vmi, cluster)}: "
+    if fault is None and (lost := _lost(vmi, cluster)):
+        return lost._replace(reason=f"{begin}{lost.reason}. {_NEXT_DRAIN}")
+    of = f" of volume {named[1]}" if named is not None else f" of volume {names(volumes)}" if volumes else ""
     full = ", which has no space left" if _NO_SPACE in said else ""
-    begin = f"its guest is {words(vmi, cluster)}: the storage{of} refuses reads or writes{full}"
+    if fault is None and not full:
+        see = shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace)
+        fails = f"{begin}reads or writes{of} fail, and nothing that was read says why. {_GOES_ON}"
+        return Problem(fails, typed(f"see why the storage{of} does not answer", see))
     because = f", as {fault.reason}" if fault is not None else ""
-    ends = "It goes on by itself once they succeed, and not before. Neither a move, a restart nor virtctl unpause helps"
-    if fault is not None:
-        remedy = fault.remedy
-    elif full:
-        remedy = _larger(vmi, volumes)
-    else:
-        remedy = typed("repair that storage", shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace))
-    return Problem(f"{begin}{because}. {ends}", remedy)
+    ends = f"{_GOES_ON}, and not before. Neither a move, a restart nor virtctl unpause helps"
+    remedy = fault.remedy if fault is not None else _larger(vmi, volumes)
+    return Problem(f"{begin}the storage{of} refuses reads or writes{full}{because}. {ends}", remedy)
+
+
+_GOES_ON: Final = "It goes on by itself once they succeed"
+_NEXT_DRAIN: Final = (
+    "Before another drain, let the VMs migrate before other pods are evicted: "
+    "kubectl drain with --pod-selector=kubevirt.io=virt-launcher"
+)
+
+
+def is_detached(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a guest is paused because a hotplugged volume was taken from its node."""
+    return reason(vmi) == IO_ERROR and _lost(vmi, cluster) is not None
+
+
+def _lost(vmi: Object, cluster: Cluster) -> Problem | None:
+    named = _VOLUME.search(events.last_warning(vmi, "IOerror", None, cluster))
+    return lost_attachments.problem(vmi, named[1] if named is not None else "", cluster)
 
 
 def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -78,8 +96,11 @@ def doubt(vmi: Object, cluster: Cluster) -> Problem | None:
     found = problem(vmi, cluster)
     if found is None:
         return None
-    why = f"its guest is {words(vmi, cluster)}, and a migration has to write to the same storage before it ends"
-    return found._replace(reason=why)
+    begin = f"its guest is {words(vmi, cluster)}"
+    detached = ": hotplugged volume " in found.reason
+    because = found.reason.partition(". ")[0].removeprefix(begin) if detached else ""
+    what = "that volume" if detached else "the same storage"
+    return found._replace(reason=f"{begin}{because}, and a migration has to write to {what} before it ends")
 
 
 def stays(vmi: Object) -> str:

@@ -10,7 +10,7 @@ rook/rook:Documentation/CRDs/Cluster/ceph-cluster-crd.md (fullRatio, 0.95 unless
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.commands import about, typed
@@ -36,6 +36,9 @@ _FILLS: Final = frozenset(
     )
 )
 """Checks that come before those that Ceph is full. They stop no write."""
+_STATES: Final = re.compile(r"\b\d+ pgs? (\w+)")
+"""Placement groups peer for seconds when an OSD starts or stops; after a minute they are "inactive"
+too (ceph/ceph:src/mon/PGMap.cc#get_health_checks, mon_pg_stuck_threshold)."""
 _LONGEST: Final = 60
 
 
@@ -85,15 +88,15 @@ def _of_volume(where: str, *, files: bool, cluster: Cluster) -> Problem | None:
 
 def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
     """Return why a Ceph cluster refuses reads or writes; None: it does not say so."""
-    said = ceph.at("status", "ceph", "details").map
-    failing = {code: each for code, each in sorted(said.items()) if _refuses(code, each, files=files)}
+    failing = refusals(ceph, files=files)
     if not failing:
         return None
     words = _listed(failing)
     full = not _FULL.isdisjoint(failing)
     health = ceph.at("status", "ceph", "health").text or "?"
-    used = _used(ceph) if full else ""
-    reason = f"CephCluster {ceph.full_name} is {'full' if full else 'not healthy'} ({health}: {words}{used})"
+    used = _used(ceph) if "OSD_FULL" in failing else ""  # a pool has a quota of its own
+    how = "is full" if "OSD_FULL" in failing else "has a full pool" if full else "is not healthy"
+    reason = f"CephCluster {ceph.full_name} {how} ({health}: {words}{used})"
     described = about("describe", ceph, CEPH_CLUSTER)
     if not full:
         return Problem(reason, typed("repair the Ceph cluster", described))
@@ -102,6 +105,18 @@ def of_ceph(ceph: Object, *, files: bool) -> Problem | None:
         return Problem(reason, typed(raised, described))
     room = "make room in Ceph: add OSDs, or delete images, snapshots and claims that are not needed"
     return Problem(reason, typed(f"{room}; {_ratio(ceph)}", described))
+
+
+def refusals(ceph: Object, *, files: bool) -> Mapping[str, Mapping[str, object]]:
+    """Return the health checks of a Ceph cluster that stop reads or writes, by code."""
+    said = ceph.at("status", "ceph", "details").map
+    return {code: each for code, each in sorted(said.items()) if _refuses(code, each, files=files)}
+
+
+def is_alone(ceph: Object, codes: Iterable[str]) -> bool:
+    """Return whether a Ceph cluster has no other checks than these and those that come before
+    them, so that the time of its health is theirs."""
+    return _FILLS.issuperset(ceph.at("status", "ceph", "details").map.keys() - set(codes))
 
 
 def _ratio(ceph: Object) -> str:
@@ -138,8 +153,11 @@ def _refuses(code: str, said: object, *, files: bool) -> bool:
     """Return whether a health check stops reads or writes. ``files``: of CephFS, which needs an MDS."""
     if not isinstance(said, Mapping) or not said.get("severity"):
         return False
+    message = str(said.get("message") or "")
     if code == "OSDMAP_FLAGS":
-        return bool(_PAUSED.search(str(said.get("message") or "")))
+        return bool(_PAUSED.search(message))
+    if code == "PG_AVAILABILITY" and set(_STATES.findall(message)) == {"peering"}:
+        return False
     return code in _STOPS or (files and code == "MDS_ALL_DOWN")
 
 

@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, VM
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, expand, vms
-from virt_admit.model.kubevirt.launcher import pod_refusals
+from virt_admit.model.kubevirt.launcher import limit_ranges, pod_refusals
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -30,6 +30,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 READS: Final[Reads] = union(
     clock.READS,
     expand.READS,
+    limit_ranges.READS,
     {
         VM: (
             "status.conditions.lastTransitionTime",
@@ -48,6 +49,7 @@ _DUMP: Final = re.compile(r" in '[{\[].{0,4000}[}\]]'")
 _DECODE: Final = "failed to decode object in ControllerRevision: "
 _LONGEST, _BRIEF = 200, 90
 _OF_DISKS: Final = re.compile(r"^Error encountered while creating DataVolumes: ")
+_BY_KUBEVIRT: Final = re.compile(r'^admission webhook "[\w.-]+\.kubevirt\.io" denied the request: ')
 _OF_VM: Final = re.compile(r"\bspec\.|[Ii]nvalid|unknown field|[Rr]equired value|denied the request")
 """Words about fields of the VM, which are to be corrected there."""
 _READ: Final = "correct in the VM what this names; its events may say more"
@@ -74,7 +76,7 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     if unpermitted := clone_permissions.problem(vm, said, lasts, cluster):
         return unpermitted
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
-    begin, words = f"KubeVirt cannot create its {what}", _OF_DISKS.sub("", said)
+    begin, words = f"KubeVirt cannot create its {what}", _BY_KUBEVIRT.sub("", _OF_DISKS.sub("", said))
     reason, brief = f"{begin} {lasts}: {cut_middle(words, _LONGEST)}", f"{begin}: {cut_middle(words, _BRIEF)}"
     otherwise = typed(_READ if _OF_VM.search(said) else _REPAIR, described)
     remedy = pod_refusals.remedy(vm, said, cluster) or otherwise

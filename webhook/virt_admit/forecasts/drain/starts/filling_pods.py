@@ -222,10 +222,10 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
         if template.at("metadata", "name").text == disk.name:
             path = ("spec", "dataVolumeTemplates", index, "spec", block, "resources", "requests", "storage")
             words = (
-                f"let the disk ask for at least {least}{why_so}; then delete the empty DataVolume ({deleted}), which KubeVirt "
-                "makes again, because it is never enlarged"
+                f"let the disk ask for at least {least}{why_so}, and delete the empty DataVolume, which KubeVirt makes "
+                "again, because it is never enlarged"
             )
-            return typed(words, _enlarge(vm, path, least))
+            return typed(words, f"{_enlarge(vm, path, least)} && {deleted}")
     words = f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and never enlarged"
     return typed(words, kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml"))
 

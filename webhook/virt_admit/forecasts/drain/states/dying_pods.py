@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import hung_mounts, vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement.components import network_plugins
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist, unlisted
@@ -77,6 +78,12 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
             return DyingPod(hung.why, keeps, hung.remedy)
         ways = f"repair the kubelet or the storage of {node}"
         return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
+    if (plugin := network_plugins.NAMED.search(said)) is not None:  # no restart repairs that one
+        asked = clock.instant(pod.metadata["deletionTimestamp"].text)
+        repaired = network_plugins.remedy(plugin[1], pod, asked, cluster, said)
+        command = command_of(repaired)
+        remedy = typed(f"{repaired.removesuffix(f': {command}')}{rest}", command)
+        return DyingPod(f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, remedy, said=True)
     runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
     ways = f"restart the {runs} of {node}, or reboot {node} once its VMs have left"
     return DyingPod(f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, f"{ways}{rest}", said=True)

@@ -9,9 +9,10 @@ control-plane-operator/controllers/hostedcontrolplane/v2/capi_provider/component
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, entry
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -34,18 +35,29 @@ def working(vmi: Object, cluster: Cluster) -> str:
     name, namespace = (vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace"))
     if not name or not namespace or vmi.condition("Ready")["status"].text != "True":
         return ""
-    machines = (
-        each
-        for each in cluster.known(CAPI_MACHINE, namespace)
-        if each.at("spec", "infrastructureRef", "name").text == name
-    )
-    if not any(not _is_paused(each, cluster) for each in machines):
+    machines = entry(cluster, _machines, (namespace, name)) or ()
+    if all(_is_paused(each, cluster) for each in machines):
         return ""
-    for each in cluster.known(DEPLOYMENT):
-        own = each.name.startswith(_PROVIDER) or (each.namespace == namespace and each.name == _HOSTED)
-        if own and each.at("status", "readyReplicas").integer:
+    for each in _providers(cluster):
+        if each.namespace == namespace or each.name != _HOSTED:
             return f"Deployment {each.full_name}"
     return ""
+
+
+def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    """Return the Machines by their namespace and the name of their KubevirtMachine."""
+    found: dict[tuple[str, str], list[Object]] = {}
+    for each in cluster.known(CAPI_MACHINE):
+        name = each.at("spec", "infrastructureRef", "name").text or ""
+        found.setdefault((each.namespace, name), []).append(each)
+    return found
+
+
+@cached
+def _providers(cluster: Cluster) -> tuple[Object, ...]:
+    """Return the Deployments of CAPK with a ready pod."""
+    known = (each for each in cluster.known(DEPLOYMENT) if each.at("status", "readyReplicas").integer)
+    return tuple(each for each in known if each.name.startswith(_PROVIDER) or each.name == _HOSTED)
 
 
 def _is_paused(machine: Object, cluster: Cluster) -> bool:

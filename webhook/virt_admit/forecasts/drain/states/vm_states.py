@@ -151,7 +151,9 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
         return VmState(State.STARTING, since=_entered(vmi, phase))
     strategy = _strategy(vmi, cluster)
     if strategy == "External":
-        return VmState(State.EXTERNAL)
+        moves = any(map(_is_unfinished, migrations.own(vmi, cluster)))
+        asked = moves or vmi.at("status", "evacuationNodeName").text
+        return VmState(State.EXTERNAL if asked else State.STILL)
     if any(map(_is_unfinished, migrations.own(vmi, cluster))):
         return None
     if strategy == "LiveMigrate" and vmis.migratable(vmi) is False:

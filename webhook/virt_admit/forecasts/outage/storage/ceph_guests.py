@@ -14,6 +14,7 @@ from virt_admit.model.kubernetes.objects import Object
 _PATIENCE: Final = timedelta(minutes=10)
 """Parts of the data are unavailable for a moment when an OSD starts again."""
 _ERROR: Final = "HEALTH_ERR"
+_POOL: Final = frozenset(("POOL_FULL",))
 
 
 class StoppedCeph(NamedTuple):
@@ -23,20 +24,25 @@ class StoppedCeph(NamedTuple):
     """A clause about it: ``it is full (HEALTH_ERR: OSD_FULL 1 full osd(s)) for 47 min``."""
     remedy: str
     full: bool
+    pool: bool
+    """Whether only a pool is full, which may have no disk: for objects, or another class."""
 
 
 def stopped(ceph: Object, cluster: Cluster) -> StoppedCeph | None:
-    """Return why a Ceph cluster takes no reads or writes; None: it does, or will in a moment."""
-    found = refusing_storage.of_ceph(ceph, files=False)
+    """Return why a Ceph cluster takes no reads or writes; None: it does, or will in a moment.
+
+    Rook says when the health as a whole has changed, not since when a check fails.
+    """
+    found, codes = refusing_storage.of_ceph(ceph, files=False), refusing_storage.refusals(ceph, files=False)
     full = refusing_storage.is_full(ceph)
     changed = ceph.at("status", "ceph", "lastChanged").text
     age = clock.since(changed, cluster)
     if found is None or not (full or (age is not None and age >= _PATIENCE)):
         return None
     error = ceph.at("status", "ceph", "health").text == _ERROR
-    lasts = clock.lasting(changed, cluster) if error else ""
+    lasts = clock.lasting(changed, cluster) if error and refusing_storage.is_alone(ceph, codes) else ""
     own = found.reason.removeprefix(f"CephCluster {ceph.full_name} ")
-    return StoppedCeph(f"it {own}{lasts}", found.remedy, full)
+    return StoppedCeph(f"it {own}{lasts}", found.remedy, full, pool=codes.keys() == _POOL)
 
 
 def filling(ceph: Object) -> str:

@@ -74,6 +74,10 @@ def of(volume: str, on: str, error: str, users: Iterable[Object], cluster: Clust
     return BusyVolume(words, typed(remedy, logs), lasts=False)
 
 
+MAY_RUN: Final = "a guest may still run there"
+"""Of a node that has no pod of the guest any more, and has not been seen to end it."""
+
+
 def used_by_lost(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield the PersistentVolumes that a node which does not report had in use at last, unless it is fenced."""
     for volume in cluster.known(PV):
@@ -112,7 +116,7 @@ def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
     The taint ends the pods of guests on other storage too, which may go on there.
     """
     silent = node_health.silent_for(node, cluster)
-    words = f"node {node}, which {silent} and is not fenced, had it in use at last: a guest may still run there"
+    words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
     way = (
         f"leave its VolumeAttachment alone until {node} is confirmed to be off; a taint "
         "out-of-service, as a decision then, ends all its pods. A fence in the storage (Ceph: a "

@@ -27,10 +27,10 @@ def _way(network: str) -> str:
     return typed(f"create {NAD.kind} {network} again, as it was", listed)
 
 
-def makes_room(fault: str) -> str:
-    """Return what lets a pod start that no node takes: its network, if that is its fault, else more room."""
+def makes_room(fault: str, otherwise: str = "free room or add a node") -> str:
+    """Return what lets a pod start that no node takes: its network, if that is its fault."""
     network = networks.of_fault(fault)
-    return _way(network) if network else "free room or add a node"
+    return _way(network) if network else otherwise
 
 
 def of_start(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -8,27 +8,36 @@ kubeovn/kube-ovn#7416; kubevirt/kubevirt:pkg/virt-controller/watch/migration/mig
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
+from virt_admit.model import address_pools
 from virt_admit.model.commands import argument, logs_of, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import count, cut_middle
+from virt_admit.model.scheduler.pods import FINISHED
 
-NAMED: Final = re.compile(r'plugin type="([\w.-]{1,60})"')
-"""How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork)."""
+READS: Final[Reads] = {POD: ("metadata.labels", "spec.hostNetwork", "spec.nodeName", "status.phase")}
+
+NAMED: Final = re.compile(r'plugin type=\\?"([\w.-]{1,60})\\?"')
+"""How container runtimes name the network plugin that fails (containernetworking/cni:libcni/api.go#addNetwork).
+
+An error within an error has its quotes escaped.
+"""
 _KUBE_OVN: Final = "kube-ovn"
 _NO_PORT: Final = re.compile(r"ovs interface \S{1,60} (is not ready(?: after \w{1,9})?)")
 _OFF: Final = "enable-live-migration-optimize=false"
 
 
-def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -> str:
+def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster, said: str = "") -> str:
     """Return what is to be done about a network plugin that gives a pod no network.
 
     Args:
@@ -36,6 +45,7 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
         pod: the pod that has no network.
         since: when the plugin began to fail for it; None: when the pod was created.
         cluster: the cluster.
+        said: its error.
     """
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
@@ -48,8 +58,124 @@ def remedy(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -
     if other is not None:
         works = f"network plugin {plugin} works on {node} for pod {other.full_name}"
         return typed(f"{works}, so see what it lacks for this one", logs)
+    if found is not None and plugin == _CALICO and _UNAUTHORIZED.search(said):
+        return _new_token(found, node)
     way = f"repair the network plugin {plugin} on {node}"
     return typed(f"{way}, or restart its pod there" if found is not None else way, logs)
+
+
+def _new_token(agent: Object, node: str) -> str:
+    """Return what gives Calico's plugin a token that the API server accepts.
+
+    calico-node writes it for the plugin as it starts, and again before it expires
+    (projectcalico/calico:node/pkg/cni/token_watch.go; issues projectcalico/calico#5712).
+    """
+    way = f"restart pod {agent.full_name}, which then gives plugin {_CALICO} a new token"
+    again = f"if it is refused again, correct the clock of {node}"
+    delete = shell("kubectl", "delete", "pod", argument(agent.name), "-n", agent.namespace)
+    return typed(f"{way} ({again})", delete)
+
+
+_CALICO: Final = "calico"
+_UNAUTHORIZED: Final = re.compile(r"\b[Uu]nauthorized\b")
+
+
+class FailingPlugin(NamedTuple):
+    """A network plugin that fails for several pods of a node, and has served none since."""
+
+    plugin: str
+    pods: tuple[Object, ...]
+    error: str
+    since: datetime
+
+    def words(self, cluster: Cluster) -> str:
+        """Return ``plugin calico fails for 14 min (3 pods, such as shop/a): ERROR``."""
+        age = clock.since(self.since.isoformat(), cluster)
+        lasts = f" for {clock.duration(age)}" if age is not None else ""
+        some = f"{count(len(self.pods), 'pod')}, such as {self.pods[0].full_name}"
+        return f"network plugin {self.plugin} fails{lasts} ({some}): {cut_middle(self.error, _LONGEST)}"
+
+    def remedy(self, cluster: Cluster) -> str:
+        """Return what repairs it, with a command."""
+        return remedy(self.plugin, self.pods[0], self.since, cluster, self.error)
+
+
+def failing(cluster: Cluster, node: str) -> FailingPlugin | None:
+    """Return the plugin that gives no pod of a node a network; None: none is known."""
+    return entry(cluster, _failing, node)
+
+
+def _failing(cluster: Cluster) -> Mapping[str, FailingPlugin]:
+    """Return by node the plugin that fails for several pods, as their newest events say.
+
+    An agent that starts, as after a reboot, lets its plugin fail for a moment. The errors of
+    multus may be about one secondary network, and those of Kube-OVN about one migration.
+    """
+    groups: dict[tuple[str, str], dict[str, tuple[Object, str, datetime]]] = {}
+    if unlisted(cluster, POD):
+        return {}  # a pod that is not known may have its network
+    for event, pod in _events(cluster):
+        said, begun = events.message(event), clock.instant(event["firstTimestamp"].text)
+        begun = begun or clock.instant(event.metadata["creationTimestamp"].text)
+        named, error = NAMED.search(said), _ERROR.search(said)
+        if named is None or error is None or begun is None or named[1].startswith("multus"):
+            continue
+        if address_pools.full_range(said, cluster) or waits_for_migration(said, cluster):
+            continue
+        group = groups.setdefault((pod.at("spec", "nodeName").text or "", named[1]), {})
+        first = group[pod.full_name][2] if pod.full_name in group else begun
+        group[pod.full_name] = pod, error[1].replace("\\", "").rstrip('"] '), min(first, begun)
+    found: dict[str, FailingPlugin] = {}
+    for (node, plugin), group in groups.items():
+        pods = tuple(pod for pod, _, _ in group.values())
+        since = min(begun for _, _, begun in group.values())
+        words = next(text for _, text, _ in group.values())
+        age = clock.since(since.isoformat(), cluster)
+        lasts = age is not None and age >= PATIENCE
+        if node and lasts and len(pods) >= _SEVERAL and not _has_served(node, since, cluster):
+            found[node] = FailingPlugin(plugin, pods, words, since)
+    return found
+
+
+def _events(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
+    """Yield the newest events of pods that get no network, or cannot give it back, with the pod."""
+    recent = clock.ago(PATIENCE, cluster)
+    for reason in ("FailedCreatePodSandBox", "FailedKillPod"):
+        for event in events.known(POD.kind, reason, cluster):
+            of, time = event["involvedObject"], events.time_of(event)
+            pod = find(cluster, POD, of["namespace"].text or "", of["name"].text or "-")
+            if pod is None or recent is None or time is None or time < recent:
+                continue
+            ends = reason == "FailedKillPod"
+            phase = pod.at("status", "phase").text
+            if (ends and pod.deleted) or (not ends and phase not in (*FINISHED, "Running")):
+                yield event, pod
+
+
+def _has_served(node: str, since: datetime, cluster: Cluster) -> bool:
+    """Return whether a pod that was created on a node after a time has got its network there."""
+    for pod in entry(cluster, _ready_pods, node) or ():
+        created = clock.instant(pod.metadata["creationTimestamp"].text)
+        if created is None or created >= since:
+            return True
+    return False
+
+
+def _ready_pods(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the ready pods that are not in the network of their node, by node."""
+    found: dict[str, list[Object]] = {}
+    for pod in cluster.known(POD):
+        own = pod.at("spec", "hostNetwork").boolean is not True
+        if own and pod.condition("Ready")["status"].text == "True":
+            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
+    return found
+
+
+PATIENCE: Final = timedelta(minutes=5)
+"""A restart or an update of the agent of a network takes less."""
+_SEVERAL: Final = 2
+_LONGEST: Final = 120
+_ERROR: Final = re.compile(r"plugin type=[^:]{1,200} failed \((?:add|delete)\): (.{1,2000})")
 
 
 def broken_agent(plugin: str, pod: Object, since: datetime | None, cluster: Cluster) -> BrokenPod | None:

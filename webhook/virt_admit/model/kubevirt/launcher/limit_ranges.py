@@ -27,6 +27,13 @@ def of_namespace(cluster: Cluster, namespace: str) -> list[Object]:
     return sorted(cluster.known(LIMIT_RANGE, namespace), key=lambda found: found.name)
 
 
+def default_limit(found: Object, resource: str) -> str:
+    """Return the limit that a container gets which sets none; empty: it gets none."""
+    items = _items([found], "Container")
+    given = (item[key][resource] for item in items for key in ("default", "max"))
+    return next((str(each.value) for each in given if each.present), "")
+
+
 def defaulted(size: PodSize, ranges: Iterable[Object]) -> PodSize:
     """Return a new pod with the requests and limits that LimitRanges add where a container has none."""
     for found in () if size.summed else ranges:

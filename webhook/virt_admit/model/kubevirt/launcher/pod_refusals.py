@@ -4,6 +4,9 @@ A quota is told by its amounts elsewhere. Sources: kubernetes/kubernetes:plugin/
 :plugin/pkg/admission/runtimeclass/admission.go, :plugin/pkg/admission/serviceaccount/admission.go,
 :plugin/pkg/admission/limitranger/admission.go, :staging/src/k8s.io/pod-security-admission/admission/admission.go,
 :staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go, :plugin/namespace/lifecycle/admission.go;
+kubernetes/kubernetes:pkg/apis/core/validation/validation.go#validateContainerResourceRequirements;
+kubevirt/kubevirt:pkg/virt-api/webhooks/mutating-webhook/mutators/namespace-limits.go,
+:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-create-admitter.go;
 openshift/apiserver-library-go:pkg/securitycontextconstraints/sccadmission/admission.go.
 """
 
@@ -20,6 +23,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import configuration, feature_gates, versions
 from virt_admit.model.messages import names
 
@@ -59,8 +63,9 @@ def remedy(obj: Object, said: str, cluster: Cluster) -> str:
         cluster: where the objects are looked up that may be named instead.
     """
     for pattern, way in _WAYS:
-        if found := pattern.search(said):
-            return way(_Refused(obj, found, cluster))
+        found = pattern.search(said)
+        if found and (known := way(_Refused(obj, found, cluster))):
+            return known
     return ""
 
 
@@ -100,6 +105,30 @@ def _security_context(_: _Refused) -> str:
 def _limit_range(refused: _Refused) -> str:
     words = "change that limit in the LimitRange, or what the VM requests"
     return typed(words, kubectl("edit", LIMIT_RANGE, "", refused.namespace))
+
+
+def _default_limit(refused: _Refused) -> str:
+    """Return what ends that a default limit is below what a VM without a limit asks for.
+
+    virt-api copies the default of the namespace into a VMI, and the API server into a pod.
+    """
+    resource, amount = refused.found[1], refused.found[2]
+    spec = vms.vmi_spec(refused.obj)
+    if not spec.present or spec.at("domain", "resources", "limits", resource).present:
+        return ""
+    defaults = {
+        each.name: limit
+        for each in reversed(limit_ranges.of_namespace(refused.cluster, refused.namespace))
+        if (limit := limit_ranges.default_limit(each, resource)) and amount in (None, limit)
+    }
+    own = f"set limits.{resource} of the VM (domain.resources) to at least what its guest has"
+    ways = [] if _instancetype(refused) else [own]
+    if not defaults:
+        return typed(f"{own}, as it sets none", refused.edit) if ways else ""
+    name, limit = list(defaults.items())[-1]
+    which = f"the default {resource} limit {limit} of LimitRange {refused.namespace}/{name}"
+    ways.insert(0, f"raise {which}, which the VM gets because it sets none")
+    return typed(", or ".join(ways), kubectl("edit", LIMIT_RANGE, name, refused.namespace))
 
 
 def _quota(refused: _Refused) -> str:
@@ -177,7 +206,13 @@ def _policy(refused: _Refused) -> str:
 
 
 _NAME: Final = r"([\w.-]{1,253})"
+_AT_MOST: Final = "(?:equal to or less than the|less than or equal to)"
+_IS: Final = r" \\?['\"]?(\w+)"
+_LIMIT: Final = rf"(?: (?:[\w.]*limits\.\w+|of){_IS})?"
+"""The words of virt-api and of the API server, which names the amount in newer releases alone."""
 _WAYS: Final[Sequence[tuple[re.Pattern[str], Callable[[_Refused], str]]]] = (
+    (re.compile(rf"must be {_AT_MOST} (memory|cpu) limit{_LIMIT}"), _default_limit),
+    (re.compile(rf"is greater than \S*limits\.(memory|cpu){_IS}"), _default_limit),
     (re.compile(rf'admission webhook \\?"{_NAME}\\?" denied'), _webhook),
     (re.compile(rf"ValidatingAdmissionPolicy '{_NAME}'"), _policy),
     (re.compile(rf"[Nn]o PriorityClass with name {_NAME} was found"), _priority_class),

@@ -66,13 +66,15 @@ class PausedCluster(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Return what ends it, with a command."""
+        """Return what ends it, with a command unless a move may run at this moment."""
         if self.hosted:
             word, _, full = self.hosted.partition(" ")
             namespace, _, name = full.rpartition("/")
             resource = f"{word.lower()}s.hypershift.openshift.io"  # Karpenter has NodePools, too
             shown = shell("kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml")
             return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
+        if self.age is None:
+            return "see who has paused it, and since when; unpause it once that is over"
         if not self._is_cluster:
             kind = KUBEADM if self.obj.kind == KUBEADM.kind else MACHINE_DEPLOYMENT
             unmark = about("annotate", self.obj, kind, f"{PAUSED}-")

@@ -197,7 +197,8 @@ def _modified(
     definition, unknown = _unknown(kind, status["apiVersion"].text or "", paths, cluster)
     if unknown:
         drops = f"which the schema of {definition} does not have, so that the API server drops it"
-        old = "Apply the CustomResourceDefinitions of the new release and its dependency charts"
+        of_harvester = kind is KUBEVIRT and chart.name == "harvester"
+        old = _HARVESTER_FILES if of_harvester else _APPLY
         return f"{words}, {drops}", typed(f"{old}; then raise forceSyncGeneration of the Bundle", _sync(chart, bundle))
     if absent and not definition:
         field = shell("kubectl", "explain", f"{kind.plural}.{'.'.join(paths[0])}", f"--api-version={kind.api_version}")
@@ -246,6 +247,14 @@ def _kind(status: Field) -> Kind:
     version, name = status["apiVersion"].text or "", status["kind"].text or ""
     group = version.rpartition("/")[0]
     return kinds.find(group, name) or kinds.guess(version, name)
+
+
+_APPLY: Final = "Apply the CustomResourceDefinitions of the new release and its dependency charts"
+_HARVESTER_FILES: Final = "Apply dependency_charts/kubevirt-operator/crds and other CRDs of the new release"
+"""Below deploy/charts/harvester. Sources: harvester/docs, known issues of the upgrade from 1.4.2
+to 1.5.0; harvester/harvester#8163.
+
+It fits into a warning of ``scan``, too."""
 
 
 def _unknown(kind: Kind, version: str, paths: Sequence[tuple[str, ...]], cluster: Cluster) -> tuple[str, bool]:

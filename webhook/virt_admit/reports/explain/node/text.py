@@ -64,7 +64,7 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
 
 def _begin(found: UpgradeOfNode) -> tuple[str, str]:
     if found.start is None:
-        return "begun", "yes, it is under way"
+        return "begun", "its drain, maintenance or update is under way"
     first = found.before_nodes is not None and found.start.high == 0
     return "begins after", "the operators" if first else span(found.start)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_events import EventEffect
+from virt_admit.model.kubevirt.instances import networks
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.said_once import Said, once, without_remedy
 from virt_admit.reports.explain.vm.report import VmReport
@@ -71,7 +72,8 @@ def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Seq
     same = rule.problem is not None and rule.problem in report.drain.problems[:1]  # is to do
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
         what = rule.message.partition(": ")[0]
-        return f"{what}: {said[0].reference}." if len(what) < _BEGINNING else f"{said[0].reference}."
+        is_whole = " " in what and len(what) < _BEGINNING and what.count("(") == what.count(")")
+        return f"{what}: {said[0].reference}." if is_whole else f"{said[0].reference}."
     return once(without_remedy(rule.message, todo), said)
 
 
@@ -149,3 +151,17 @@ def _names(text: str) -> Iterator[str]:
 def is_told(name: str, report: VmReport) -> bool:
     """Return whether the reason why a VM does not run tells this."""
     return rests(report) and name in report.events[0].reason
+
+
+def refusal_is_told(what: str, node: str, report: VmReport) -> bool:
+    """Return whether the cause that keeps a VM from starting tells why a node does not take it."""
+    unbound, missing = _UNBOUND.fullmatch(what), _MISSING.fullmatch(what)
+    if unbound is not None:
+        return is_told(f"disk {unbound[1]} ", report)
+    if network := networks.of_fault(what):  # no node lacks it more than another
+        return is_told(network, report)
+    return missing is not None and is_told(missing[1], report) and is_told(node, report)
+
+
+_UNBOUND: Final = re.compile(r"claim (\S+) is not bound")
+_MISSING: Final = re.compile(r"(\S+): \S+ missing")

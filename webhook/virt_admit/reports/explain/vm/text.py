@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -25,11 +24,11 @@ from virt_admit.reports.explain.vm import repetitions, resting
 from virt_admit.reports.explain.vm.repetitions import (
     EVENTS,
     is_stuck,
-    is_told,
+    refusal_is_told,
     rests,
     starts_again,
 )
-from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, VmReport, VolumeOfVm
+from virt_admit.reports.explain.vm.report import BudgetOfVm, MigrationRecord, UpgradeOfVm, VmReport, VolumeOfVm
 
 UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
@@ -71,7 +70,8 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
 
 def nodes_title(report: VmReport) -> str:
     """Return the title of the nodes that do not take a VM."""
-    return "Why not to other nodes" if report.vm.node is not None else "Nodes that do not take it"
+    runs = report.vm.node is not None and report.state != STOPPED
+    return "Why not to other nodes" if runs else "Nodes that do not take it"
 
 
 def titled(title: str, items: Iterable[str]) -> list[str]:
@@ -194,12 +194,13 @@ def _upgrade(report: VmReport) -> str:
     blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
     why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
     possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
-    moves = f", {_moves(upgrade.moves)}" if upgrade.possible and upgrade.moves is not None else ""
+    moves = f", {_moves(upgrade)}" if upgrade.possible and upgrade.moves is not None else ""
     return f"{possible[upgrade.possible]}{moves}"
 
 
-def _moves(number: int) -> str:
-    return f"which moves it {_times(number)}" if number else "and the VM comes back on its node"
+def _moves(found: UpgradeOfVm) -> str:
+    end = "stays off" if found.outcome == VmOutcome.STOPS else "comes back on its node"
+    return f"which moves it {_times(found.moves)}" if found.moves else f"and the VM {end}"
 
 
 def _times(number: int) -> str:
@@ -281,19 +282,7 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
 
 def _untold(refusal: MissingOnNode, report: VmReport) -> str:
     """Return why a node does not take the VM, without what the report tells above."""
-    return "; ".join(each for each in refusal.what.split("; ") if not _is_told(each, refusal.node, report))
-
-
-def _is_told(what: str, node: str, report: VmReport) -> bool:
-    """Whether the cause that keeps a VM from starting tells why a node does not take it."""
-    unbound, missing = _UNBOUND.fullmatch(what), _MISSING.fullmatch(what)
-    if unbound is not None:
-        return is_told(f"disk {unbound[1]} ", report)
-    return missing is not None and is_told(missing[1], report) and is_told(node, report)
-
-
-_UNBOUND: Final = re.compile(r"claim (\S+) is not bound")
-_MISSING: Final = re.compile(r"(\S+): \S+ missing")
+    return "; ".join(each for each in refusal.what.split("; ") if not refusal_is_told(each, refusal.node, report))
 
 
 def _unless_failed(what: str, report: VmReport) -> str:

@@ -102,7 +102,7 @@ def _words(asked: _Asked, instead: _Asked | None) -> str:
     if instead is None:
         return "another access mode or volumeMode, or a class whose provisioner can give these"
     if instead.access == asked.access:
-        fallback = ", or ReadWriteOnce, without live migration" if asked.access == storage.SHARED else ""
+        fallback = " (or ReadWriteOnce, without live migration)" if asked.access == storage.SHARED else ""
         return f"volumeMode {instead.volume}{fallback}"
     loss = ", without live migration" if asked.access == storage.SHARED else ""
     mode = f" and volumeMode {instead.volume}" if instead.volume != asked.volume else ""
@@ -122,22 +122,22 @@ def _remedy(claim: Object, asked: _Asked, instead: _Asked | None, cluster: Clust
     if block == "storage" and not _names_modes(disk.at("spec", block)):
         profile = target.at("spec", "storageClassName").text or ""
         begin = f"correct spec.claimPropertySets of StorageProfile {profile}, which gives these modes, to {words}"
-        remade = f"; then delete the empty DataVolume ({deleted}), so that it is made again"
-        return typed(f"{begin}{remade}", kubectl("edit", STORAGE_PROFILE, profile))
+        edit = kubectl("edit", STORAGE_PROFILE, profile)
+        return typed(f"{begin}, and delete the empty DataVolume, so that it is made again", f"{edit} && {deleted}")
     vm = _owner(disk, VM, cluster)
     index = _template(vm, disk.name)
     if vm is None or index is None:
         shown = kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml")
         return typed(f"create DataVolume {disk.name} again with {words}", shown)
-    steps = (
-        f"; then delete the empty DataVolume ({deleted}), which KubeVirt makes again, because a claim is never changed"
-    )
+    remade = ", and delete the empty DataVolume, which KubeVirt makes again, because a claim is never changed"
     path = ("spec", "dataVolumeTemplates", index, "spec", block)
     changed = kubectl("edit", VM, vm.name, vm.namespace)
     if instead is not None and instead.access == asked.access and vm.at(*path).is_map:
         step = Patch("add", Path(*path, "volumeMode"), instead.volume)
         changed = json_patch(VM, vm.name, vm.namespace, [step])
-    return typed(f"in dataVolumeTemplates of VM {vm.name}, let the disk ask for {words}{steps}", changed)
+    return typed(
+        f"in dataVolumeTemplates of VM {vm.name}, let the disk ask for {words}{remade}", f"{changed} && {deleted}"
+    )
 
 
 def _names_modes(block: Field) -> bool:
