@@ -80,15 +80,26 @@ def test_a_vm_that_a_drain_leaves_off_may_migrate_instead(migratable):
 @pytest.mark.parametrize(
     ("auto_converge", "post_copy", "bandwidth", "ways"),
     [
-        (False, False, 0, "set allowAutoConverge or allowPostCopy (the loss of a node then ends the guest), give "),
-        (True, False, 2**26, "set allowPostCopy (the loss of a node then ends the guest), raise bandwidthPer"),
+        (False, False, 0, "set allowAutoConverge, give migrations more bandwidth"),
+        (True, False, 2**26, "raise bandwidthPerMigration, or lower its load"),
         (True, True, 2**26, "raise bandwidthPerMigration, or lower its load"),
     ],
 )
 def test_a_copy_that_is_too_slow_names_what_is_not_set(auto_converge, post_copy, bandwidth, ways):
     settings = MigrationSettings(
-        150, 150, post_copy, disruption=False, bandwidth=bandwidth, auto_converge=auto_converge
+        150, 150, post_copy, disruption=post_copy, bandwidth=bandwidth, auto_converge=auto_converge
     )
     told = load_remedy(vmi(), settings)
     assert told.startswith(ways)
-    assert told.endswith("or lower its load")
+    assert told.endswith(
+        "or lower its load"
+        if post_copy
+        else "or lower its load, or, as a decision, set allowPostCopy with allowWorkloadDisruption "
+        "(the loss of a node then ends the guest)"
+    )
+
+
+def test_post_copy_that_may_not_disrupt_is_not_set():
+    settings = MigrationSettings(150, 150, True, disruption=False, bandwidth=0, auto_converge=True)
+    assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(vmi(), settings)
+    assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(vmi(), None)

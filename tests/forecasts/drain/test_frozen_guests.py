@@ -61,10 +61,25 @@ def test_a_snapshot_of_the_vm_itself():
 
 
 def test_a_copy_that_does_not_end():
-    said = words(copied(since=ago(hours=2)), backup())
+    said = words(copied(since=ago(hours=2)))
 
     assert "cannot write. VolumeSnapshot cut is not complete after 2 h. Once no copy" in said
+    assert "virtctl" not in words(copied(since=ago(hours=2)), backup())
     assert said.endswith("virtctl unfreeze db -n shop")
+
+
+def test_an_old_copy_that_failed_is_no_cause():
+    broken = copied(since=ago(minutes=2))
+    broken["status"]["error"] = {"message": "timeout"}
+    for old in (copied(since=ago(hours=2000)), broken):
+        assert "nightly, cannot" not in (said := words(old, backup()))
+        assert "frozen for Backup velero/nightly, so" in said
+        assert "VolumeSnapshot" not in words(old)
+
+
+def test_namespaces_of_a_backup_may_be_patterns():
+    assert "velero/nightly" in words(backup(includedNamespaces=["shop*"]))
+    assert "velero/nightly" not in words(backup(includedNamespaces=["*"], excludedNamespaces=["s?op"]))
 
 
 def test_copies_of_others_say_nothing():

@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests.builders import manifest
 from tests.forecasts.drain.vm_motion import ago, cluster, launcher, vmi
 from virt_admit.forecasts.drain.guests import held_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.outage import lost_vms
+from virt_admit.model.messages import command_of
 
 IMAGE = "/var/run/kubevirt-private/vmi-disks/data/disk.img"
 LIBVIRT = (
@@ -101,6 +103,36 @@ def test_a_pod_that_is_not_of_a_vm_is_named():
     found = problem(type(starting())(tools))
     assert "which pod shop/libguestfs-tools on b uses too" in found.reason
     assert found.remedy.endswith("kubectl describe pod libguestfs-tools -n shop")
+
+
+def lost_node(ready="Unknown"):
+    return manifest("v1", "Node", "b", status={"conditions": [{"type": "Ready", "status": ready}]})
+
+
+def earlier(on="b"):
+    """A pod of the VM itself, with the guest that it had before."""
+    pod = launcher(on=on, suffix="old").data
+    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "common"}}]
+    return type(starting())(pod)
+
+
+def test_its_own_guest_on_a_lost_node_has_the_image():
+    found = problem(earlier(), lost_node())
+
+    assert "pod shop/virt-launcher-db-old on b (does not report) uses too" in found.reason
+    assert "first make sure that b is off, or has been fenced" in found.remedy
+    assert command_of(found.remedy) == "virt-admit explain node/b"
+    assert held_disks.is_held_elsewhere(starting(), LIBVIRT, cluster(starting(), earlier(), lost_node()))
+
+
+def test_an_earlier_pod_on_a_node_that_reports_is_awaited():
+    found = problem(earlier(), lost_node("True"))
+    assert found.remedy.startswith("wait until pod shop/virt-launcher-db-old on b has ended")
+    assert "no other pod that was read" in problem(earlier("a")).reason
+
+
+def test_no_pod_is_ended_where_nothing_reports():
+    assert "to be confirmed to be off, or fenced" in problem().remedy
 
 
 @pytest.mark.parametrize(("node", "stays"), [("b", True), ("a", False)])

@@ -177,7 +177,7 @@ def test_a_guest_that_writes_faster_than_it_is_copied_is_told_from_a_slow_networ
 def test_the_settings_that_count_are_edited():
     policy = manifest("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "slow", spec={"selectors": {}})
     found = row(cluster(vmi(), LAUNCHER, *TIMED_OUT, policy))
-    assert found.remedy.endswith("or lower its load: kubectl edit migrationpolicy slow")
+    assert found.remedy.endswith(" ends the guest): kubectl edit migrationpolicy slow")
 
 
 def test_older_releases_name_the_deadline():

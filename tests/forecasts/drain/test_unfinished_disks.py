@@ -272,6 +272,22 @@ def test_another_error_of_a_provisioner_names_no_mode():
     assert "volumeMode" not in refused("rpc error: code = Internal desc = pool is full").reason
 
 
+@pytest.mark.parametrize(
+    ("said", "is_refused"),
+    [
+        ("Unavailable desc = {access_mode:<mode:SINGLE_NODE_WRITER>}: connection refused", False),
+        ("ResourceExhausted desc = access mode MULTI_NODE_MULTI_WRITER, only 1Gi free", False),
+        ("Internal desc = {access_mode:<mode:SINGLE_NODE_READER_ONLY>}: no route to host", False),
+        ("InvalidArgument desc = no pool: {access_mode:<mode:MULTI_NODE_MULTI_WRITER>}", False),
+        ("InvalidArgument desc = Volume capabilities MULTI_NODE not supported", True),
+        ("InvalidArgument desc = access mode must be single node writer", True),
+    ],
+)
+def test_an_error_that_only_shows_the_request_refuses_no_mode(said, is_refused):
+    remedy = refused(f"rpc error: code = {said}", owner={}).remedy
+    assert remedy.startswith("create DataVolume root again with") is is_refused
+
+
 def test_a_pod_waits_for_a_claim_without_a_word():
     stuck = refused("")
     assert stuck.reason.endswith(

@@ -7,6 +7,7 @@ from tests.forecasts.drain.test_target_pods import warning
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement import pod_starts, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes
+from virt_admit.model.messages import command_of
 from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import loss
 from virt_admit.reports.outage import text as outage_text
@@ -113,7 +114,9 @@ def test_a_lost_node_had_it_in_use_at_last():
     found = without_pod(lost())
     assert found.lasts
     assert found.words.startswith("node a, which does not report and is not fenced, had it in use")
-    assert found.remedy.startswith("make sure that a is off, or cut off from its storage")
+    assert "until a is confirmed to be off; a taint out-of-service, as a decision" in found.remedy
+    assert "kubectl taint" not in found.remedy
+    assert command_of(found.remedy) == "virt-admit explain node/a"
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ def test_a_node_without_an_agent_is_never_remediated():
         f"SelfNodeRemediation ops/w1 has not begun for 20 min ({UNABLE}): {why} dedicated=desktop:NoSchedule"
     )
     assert found.remedy.startswith("power w1 off by hand")
+    assert "As a decision, once it is confirmed to be off, taint it out-of-service: " in found.remedy
     assert "nodeshutdown" in found.remedy
 
 

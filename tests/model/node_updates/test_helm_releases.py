@@ -40,8 +40,8 @@ def chart(message: str = BUSY) -> list[Object]:
     return [manifest(*kind, status=own), manifest(*bundle, spec=spec, status=shown)]
 
 
-def orders(*objects: Object) -> list[StandingOrder]:
-    return list(pool_obstacles.standing_orders(Snapshot([upgrade(), *objects], ("*",), time=NOW)))
+def orders(*objects: Object, complete: tuple[str, ...] = ("*",)) -> list[StandingOrder]:
+    return list(pool_obstacles.standing_orders(Snapshot([upgrade(), *objects], complete, time=NOW)))
 
 
 @pytest.mark.parametrize("status", ["pending-upgrade", "pending-rollback"])
@@ -58,6 +58,32 @@ def test_a_first_installation_has_no_revision_to_go_back_to() -> None:
     (found,) = orders(*chart(), record(1, "pending-install"))
 
     assert command_of(found.remedy) == "kubectl delete secret sh.helm.release.v1.crds.v1 -n system"
+
+
+@pytest.mark.parametrize(
+    ("objects", "complete"),
+    [
+        ([record(7, "pending-upgrade")], ()),
+        ([record(6, "deployed"), record(7, "pending-upgrade")], ()),
+        ([record(6, "failed"), record(7, "pending-upgrade")], ("*",)),
+        ([record(1, "pending-install")], ()),
+    ],
+    ids=["one was read", "some were read", "none was deployed", "the others were not read"],
+)
+def test_no_record_is_deleted_that_may_be_needed(objects: list[Object], complete: tuple[str, ...]) -> None:
+    (found,) = orders(*chart(), *objects, complete=complete)
+
+    assert "was left in pending-" in found.reason
+    assert command_of(found.remedy) == "helm history crds -n system"
+
+
+def test_an_operation_of_unknown_age_may_go_on() -> None:
+    (found,) = orders(*chart(), record(6, "deployed"), record(7, "pending-upgrade", ""))
+
+    assert "was left in" not in found.reason
+    assert "Unless a pod still works on it" in found.remedy
+    fleet = ("", "fleet", "cattle-fleet-system")
+    assert not orders(record(8, "deployed", *fleet), record(9, "pending-upgrade", *fleet))
 
 
 def test_without_the_secrets_the_history_is_to_be_read() -> None:

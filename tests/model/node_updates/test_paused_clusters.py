@@ -90,6 +90,17 @@ def test_an_upgrade_names_it_where_a_change_waits():
     assert found.remedy.endswith(UNPAUSE)
 
 
+def test_hypershift_pauses_its_own_cluster():
+    paused = owner(since=ago(hours=2))
+    paused["metadata"]["annotations"] = {"hypershift.openshift.io/cluster": "clusters/team"}
+    (found,) = held_operators.of_cluster(world(paused, pool()))
+
+    assert found.remedy == (
+        "HyperShift sets it: see spec.pausedUntil of HostedCluster clusters/team: "
+        "kubectl get hostedclusters.hypershift.openshift.io team -n clusters -o yaml"
+    )
+
+
 def test_a_move_that_runs_and_one_for_which_nothing_waits():
     assert held_operators.of_cluster(world(owner(since=ago(minutes=9)), pool())) == ()
     assert held_operators.of_cluster(world(owner(since=ago(hours=2)), pool(generation=1))) == ()

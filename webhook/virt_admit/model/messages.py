@@ -235,7 +235,7 @@ def advice_of(remedy: str) -> str:
     return sentence(_COMMAND.sub("", remedy))
 
 
-_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm) [^;]*)\Z")
+_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm|virt-admit) [^;]*)\Z")
 _MOST_EDITS: Final = 2
 
 

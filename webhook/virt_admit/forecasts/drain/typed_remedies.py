@@ -14,6 +14,7 @@ from virt_admit.forecasts.drain.pod_evictions import Blocker
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     LOWER_LOAD,
     PAIR_REMEDY,
+    POST_COPY,
     RESTART_REMEDY,
     VOLUME_REMEDY,
 )
@@ -236,7 +237,7 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    if problem.remedy.endswith(LOWER_LOAD) or problem.remedy == VOLUME_REMEDY:
+    if problem.remedy.endswith((LOWER_LOAD, POST_COPY)) or problem.remedy == VOLUME_REMEDY:
         return edit_limits(vmi, cluster)
     return _elsewhere(problem, vmi, cluster)
 

@@ -155,7 +155,8 @@ def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
     lasts, gone = _overdue(obj, cluster), remediation_agents.missing(node, cluster)
     why = gone.why if gone is not None else "it finds no agent there that can"
     reason = f"{obj.kind} {obj.full_name} has not begun for {duration(lasts or timedelta())} ({_UNABLE}): {why}"
-    way = f"power {node} off by hand, as {why}. Once it is certainly off, taint it out-of-service"
+    then = "As a decision, once it is confirmed to be off, taint it out-of-service"
+    way = f"power {node} off by hand, as {why}. {then}"
     return FailedRemediation(reason, typed(way, fence_taints.fence_command(node)))
 
 

@@ -5,7 +5,7 @@ scaling or remediation of it happens, and no error or event says so. A warning n
 it; without that, or where it does not say since when it is paused, it is only reported.
 
 **Fix.** Make sure that no ``clusterctl move`` runs, and set ``spec.paused`` of the Cluster to
-false.
+false. What HyperShift pauses, ``spec.pausedUntil`` of its HostedCluster or NodePool ends.
 """
 
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
@@ -41,6 +41,6 @@ def check(obj: Object, context: Context) -> Findings:
         path,
         check.first_that_fits(path, f"{paused.reason}{nothing}. {then}", f"{paused.title}. {then}"),
         value=True,
-        max_action=Action.DENY if certain else Action.AUDIT,
+        max_action=Action.DENY if certain and not paused.hosted else Action.AUDIT,
         command=command_of(paused.remedy),
     )

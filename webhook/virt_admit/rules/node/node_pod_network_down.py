@@ -29,6 +29,7 @@ from virt_admit.rule import DAEMON_SET, NODE, POD, Action, Context, Finding, Fin
         {
             NODE: (
                 "metadata.annotations.projectcalico.org/IPv4Address",
+                "metadata.annotations.projectcalico.org/IPv6Address",
                 "metadata.labels",
                 "status.addresses",
                 "status.conditions",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Final
 
 from virt_admit.model.commands import argument, shell
@@ -46,7 +47,7 @@ def words(vmi: Object, cluster: Cluster) -> str:
     copies = list(_copies(vmi, cluster))
     backups = [f"Backup {each.full_name}" for each in _backups(vmi, cluster)]
     young = [each for each in copies if (_age(each, cluster) or _NONE) < _THAWED_WITHIN]
-    if young or (backups and not copies):
+    if young or backups:
         what = names([*backups, *(f"{each.kind} {each.name}" for each in young)])
         return f"{begin} for {what}, {cannot}. That ends by itself: KubeVirt thaws them {default}"
     if copies:
@@ -61,7 +62,10 @@ _NONE: Final = timedelta()
 
 
 def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
-    """Yield the snapshots of a VM and of its claims that are not complete, the newest first."""
+    """Yield the snapshots of a VM and of its claims that are not complete, the newest first.
+
+    One that has failed, or is older than a copy takes, does not explain the freeze.
+    """
     namespace, claims = vms.namespace_of(vmi), set(launcher_pod.claims(vmi["spec"]))
     found = [
         each
@@ -69,7 +73,7 @@ def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
         for name in sources
         for each in entry(cluster, _by_source, (namespace, kind, name)) or ()
     ]
-    open_ends = [each for each in found if not each.deleted and not _is_complete(each)]
+    open_ends = [each for each in found if not each.deleted and not _has_ended(each, cluster)]
     yield from sorted(open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True)
 
 
@@ -84,20 +88,31 @@ def _by_source(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Objec
     return found
 
 
-def _is_complete(snapshot: Object) -> bool:
-    status = snapshot["status"]
-    return status["readyToUse"].boolean is True or status["phase"].text in ("Succeeded", "Failed")
+_ABANDONED: Final = timedelta(days=1)
+
+
+def _has_ended(snapshot: Object, cluster: Cluster) -> bool:
+    status, age = snapshot["status"], _age(snapshot, cluster)
+    complete = status["readyToUse"].boolean is True or status["phase"].text in ("Succeeded", "Failed")
+    return complete or status["error"].present or (age is not None and age > _ABANDONED)
 
 
 def _backups(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the backups of Velero that run now and cover the namespace of a VM."""
     namespace = vms.namespace_of(vmi)
     for backup in cluster.known(_BACKUP):
-        included = {each.text for each in backup.at("spec", "includedNamespaces").items()}
-        excluded = {each.text for each in backup.at("spec", "excludedNamespaces").items()}
-        covered = (not included or not included.isdisjoint(("*", namespace))) and namespace not in excluded
+        included, excluded = (
+            [each.text or "" for each in backup.at("spec", f"{word}Namespaces").items()]
+            for word in ("included", "excluded")
+        )
+        covered = (not included or _matches(namespace, included)) and not _matches(namespace, excluded)
         if covered and backup.at("status", "phase").text == "InProgress":
             yield backup
+
+
+def _matches(namespace: str, patterns: Sequence[str]) -> bool:
+    """Return whether a namespace is named, by its name or by a pattern such as ``shop*``."""
+    return any(fnmatchcase(namespace, each) for each in patterns)
 
 
 def _age(snapshot: Object, cluster: Cluster) -> timedelta | None:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -27,6 +28,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 _STATUS: Final = ("metadata.ownerReferences", "status.nodeName", "status.phase")
 READS: Final[Reads] = union(
+    node_health.READS,
     volume_attachments.READS,
     {VMI: ("spec", *_STATUS)},
 )
@@ -67,7 +69,10 @@ def problem(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
     holders = tuple(_holders(vmi, claim, cluster))
     if not holders:
         described = kubectl("describe", PVC, claim, namespace)
-        remedy = "end what has that image open, such as a pod on a node that does not report, or stop the VM"
+        remedy = (
+            "find what has that image open, such as a guest on a node that does not report, which is to be confirmed "
+            "to be off, or fenced; or stop the VM"
+        )
         reason = f"{begin}: another process has it open, and no other pod that was read uses the claim"
         return Problem(reason, typed(remedy, described), ProblemCause.NOT_REPORTED)
     uses = "uses" if len(holders) == 1 else "use"
@@ -75,7 +80,7 @@ def problem(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
     alone = _unshared(volume, claim, vmi, holders)
     reason = f"{begin}, which {who} {uses} too{alone}"
     brief = f"{begin}, which {who} {uses}"
-    return Problem(reason, _remedy(vmi, holders), ProblemCause.NOT_REPORTED, brief=brief)
+    return Problem(reason, _remedy(vmi, holders, cluster), ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def is_held_elsewhere(vmi: Object, said: str, cluster: Cluster) -> bool:
@@ -115,8 +120,11 @@ def _holders(vmi: Object, claim: str, cluster: Cluster) -> Iterator[_Holder]:
         name, node = vm_ledger.vmi_name(pod), pod.at("spec", "nodeName").text
         own = name == vmi.name and node in (None, vmi.at("status", "nodeName").text)
         hotplug = pod.labels.get("kubevirt.io") == _HOTPLUG  # it only mounts what a VM uses
-        if node and not own and not hotplug and name not in seen and not _starts(name, namespace, cluster):
-            yield _Holder(f"pod {pod.full_name} on {node}", node, None)
+        # an earlier pod of the VM may have a guest still: its node was lost, and the VMI started again
+        empty = name != vmi.name and _starts(name, namespace, cluster)
+        if node and not own and not hotplug and name not in seen and not empty:
+            silent = node_health.silent_for(node, cluster)
+            yield _Holder(f"pod {pod.full_name} on {node}{f' ({silent})' if silent else ''}", node, None)
 
 
 _HOTPLUG: Final = "hotplug-disk"
@@ -157,9 +165,13 @@ def _is_shareable(vmi: Object, volume: str) -> bool:
     return any(each["name"].text == volume and each["shareable"].boolean is True for each in disks)
 
 
-def _remedy(vmi: Object, holders: Sequence[_Holder]) -> str:
+def _remedy(vmi: Object, holders: Sequence[_Holder], cluster: Cluster) -> str:
     of_vms = [each.vmi for each in holders if each.vmi is not None]
     namespace, owner = vms.namespace_of(vmi), vmis.owner(vmi, VM.kind)
+    lost = next((each.node for each in holders if node_health.silence_now(each.node, cluster)), "")
+    if lost and not of_vms:
+        words = f"its guest may still run there: first make sure that {lost} is off, or has been fenced"
+        return typed(words, shell("virt-admit", "explain", argument(f"node/{lost}")))
     if not of_vms:
         held = holders[0].words.removeprefix("pod ").partition(" ")[0].rpartition("/")[2]
         see = shell("kubectl", "describe", "pod", argument(held), "-n", namespace)

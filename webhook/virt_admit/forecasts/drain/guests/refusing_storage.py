@@ -128,7 +128,7 @@ def _ratio(ceph: Object) -> str:
     words = "as a decision, raise the full ratio until then"
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         return f"{words} by a little (spec.storage.fullRatio of that CephCluster, now {given})"
-    return f"{words} (ceph osd set-full-ratio 0.96)"
+    return f"{words} by a little, below 0.97 (now: ceph osd dump | grep full_ratio; then ceph osd set-full-ratio)"
 
 
 def filling(ceph: Object) -> str:

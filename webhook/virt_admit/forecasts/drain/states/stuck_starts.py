@@ -26,7 +26,7 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import libvirt_errors, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import capital, cut, cut_middle, names
+from virt_admit.model.messages import capital, command_of, cut, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -139,11 +139,12 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     on = pod.at("spec", "nodeName").text
     lasts = vm_states_times.lasting(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
     begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
-    words, command, rest = pod_starts.remedy(pod, cluster).partition(": kubectl ")
+    way = pod_starts.remedy(pod, cluster)
+    command = command_of(way)
     again = f"; to run it before that, cordon {on}, then stop and start the VM" if elsewhere(vmi, cluster) else ""
     cause = pod_starts.failure(pod, cluster, brief=True)
     brief = f"{begin}: {cause}" if len(begin) + len(cause) < _BRIEF_TEXT else cause
-    remedy = f"{words}{again}{command}{rest}"
+    remedy = typed(f"{way.removesuffix(f': {command}')}{again}", command)
     return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 

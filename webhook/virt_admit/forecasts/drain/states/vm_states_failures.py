@@ -115,6 +115,9 @@ _DEVICE_REMEDY: Final = (
 )
 _LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
 CPU_LAUNCHER_REMEDY: Final = f"{RESTART_REMEDY} when that suits: its CPU settings can stay, and no retry helps"
+POST_COPY: Final = (
+    "or, as a decision, set allowPostCopy with allowWorkloadDisruption (the loss of a node then ends the guest)"
+)
 LOWER_LOAD: Final = "or lower its load"
 """How remedies end against a guest that writes memory faster than it is copied."""
 POST_COPY_REMEDY: Final = "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
@@ -152,12 +155,12 @@ def load_remedy(vmi: Object, settings: MigrationSettings | None) -> str:
     """Return what helps against a migration that times out: one that copies volumes needs the time, not less load."""
     if migration_timeouts.moves_volumes(vmi):
         return VOLUME_REMEDY
-    on = [] if settings is not None and settings.auto_converge else ["allowAutoConverge"]
-    if settings is None or not settings.post_copy:
-        on.append("allowPostCopy (the loss of a node then ends the guest)")
+    on = [] if settings is not None and settings.auto_converge else ["set allowAutoConverge"]
     limited = settings is not None and settings.bandwidth
     wider = "raise bandwidthPerMigration" if limited else "give migrations more bandwidth on a network of their own"
-    return ", ".join((*([f"set {' or '.join(on)}"] if on else []), wider, LOWER_LOAD))
+    # without the second one the first has no effect (rule migration-post-copy-inert)
+    post_copy = settings is not None and settings.post_copy and settings.disruption
+    return ", ".join((*on, wider, LOWER_LOAD, *([] if post_copy else [POST_COPY])))
 
 
 _REMEDIES: Final = (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, PV, STORAGE_CLASS
@@ -111,14 +111,22 @@ def _in_use(cluster: Cluster) -> Mapping[str, list[Object]]:
 
 
 def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
-    """Return that a lost node may still have a volume open: only its end, or a fence in the storage, frees it."""
+    """Return that a lost node may still have a volume open: only its end, or a fence in the storage, frees it.
+
+    The taint ends the pods of guests on other storage too, which may go on there.
+    """
     silent = node_health.silent_for(node, cluster)
     words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
     way = (
-        f"make sure that {node} is off, or cut off from its storage (Ceph: a NetworkFence), before you touch a "
-        f"VolumeAttachment; then taint it out-of-service"
+        f"leave its VolumeAttachment alone until {node} is confirmed to be off; a taint "
+        "out-of-service, as a decision then, ends all its pods. A fence in the storage (Ceph: a "
+        "NetworkFence) frees this volume alone, and does not justify the taint"
     )
-    return BusyVolume(words, typed(way, fence_taints.fence_command(node)), lasts=True)
+    return BusyVolume(words, typed(way, _explained(node)), lasts=True)
+
+
+def _explained(node: str) -> str:
+    return shell("virt-admit", "explain", argument(f"node/{node}"))
 
 
 def _one_primary(volume: Object, there: str, on: str, opened: str, cluster: Cluster) -> BusyVolume | None:

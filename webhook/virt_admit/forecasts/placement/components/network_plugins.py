@@ -204,39 +204,73 @@ def repair(broken: BrokenPod, cluster: Cluster) -> str:
 
 
 def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
-    """Return what gives calico-node the address of its own node; empty: nothing says that it has
-    another one.
+    """Return what ends a conflict of the addresses of Calico; empty: the agent reports none.
 
     By default it takes that of the first interface, which on hosts with bridges may be the same on
-    each of them (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflicts).
+    each of them. The record of a node that was renamed keeps the address of the node, too
+    (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflictingNodes).
     """
+    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text or "")
     found = _TAKEN.search(broken.why)
-    foreign = found[1] if found is not None else _foreign_address(broken.pod, cluster)
-    if not foreign or _METHOD in _chosen(broken.pod):
+    if node is None or not _addresses(node):
         return ""
-    way = f"let calico-node use the node's own address instead of {foreign}"
-    name = node_pods.daemon(broken.pod)
-    daemon = find(cluster, DAEMON_SET, broken.pod.namespace, name)
+    if found is not None and found[3] in _addresses(node):
+        return _stale(found[1], found[3], cluster)
+    if found is not None:
+        return _choose(broken.pod, node, found[2], found[3], cluster)
+    announced = _foreign(node, "4") if broken.pod.labels.get("k8s-app") == "calico-node" else ""
+    return _choose(broken.pod, node, "4", announced, cluster) if announced and "BGP" in broken.why else ""
+
+
+def _choose(pod: Object, node: Object, family: str, address: str, cluster: Cluster) -> str:
+    """Return how calico-node takes an address of its node; empty: its address is chosen on purpose."""
+    method = _METHODS[family]
+    if method in _chosen(pod) or _elsewhere_foreign(node, family, address, cluster):
+        return ""
+    way = f"let calico-node use the node's own address instead of {address}"
+    name = node_pods.daemon(pod)
+    daemon = find(cluster, DAEMON_SET, pod.namespace, name)
     owner = daemon.controller if daemon is not None else None
+    has_own = any(_FAMILIES[family].fullmatch(each) for each in _addresses(node))
+    if daemon is None or not has_own or (owner is not None and owner["kind"].text != _INSTALLATION):
+        described = shell("kubectl", "describe", f"daemonset/{name}", "-n", pod.namespace)
+        return typed(f"{way}, as far as its {method} can be changed", described)
     if owner is not None:
-        kind, top = owner["kind"].text or "", owner["name"].text or ""
-        field = f"spec.calicoNetwork.nodeAddressAutodetectionV4 of {kind} {top}"
-        return typed(f"{way} ({field})", shell("kubectl", "edit", kind.lower(), argument(top)))
-    container = ("-n", broken.pod.namespace, "-c", "calico-node")
-    setting = f"{_METHOD}=kubernetes-internal-ip"
-    command = shell("kubectl", "set", "env", f"daemonset/{name}", *container, setting)
-    return typed(f"{way} ({_METHOD} of DaemonSet {name}), before another node restarts", command)
+        top = owner["name"].text or ""
+        field = f"spec.calicoNetwork.nodeAddressAutodetectionV{family} of {_INSTALLATION} {top}"
+        return typed(f"{way} ({field})", shell("kubectl", "edit", _INSTALLATION.lower(), argument(top)))
+    container = ("-n", pod.namespace, "-c", "calico-node")
+    command = shell("kubectl", "set", "env", f"daemonset/{name}", *container, f"{method}=kubernetes-internal-ip")
+    return typed(f"{way} ({method} of DaemonSet {name}), before another node restarts", command)
 
 
-def _foreign_address(pod: Object, cluster: Cluster) -> str:
-    """Return the address with which Calico announces the node of a pod, if that is none of the
-    node's own."""
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
-    announced = (node.annotations.get(_ANNOUNCED) or "").partition("/")[0] if node is not None else ""
-    if node is None or not announced or pod.labels.get("k8s-app") != "calico-node":
-        return ""
-    own = {each["address"].text for each in node.at("status", "addresses").items()}
+def _stale(holder: str, address: str, cluster: Cluster) -> str:
+    """Return what frees the own address of a node, which another record of Calico has."""
+    shown = shell("kubectl", "get", "nodes", "-o", "wide")
+    if not unlisted(cluster, NODE) and find(cluster, NODE, "", holder) is None:
+        gone = f"if no host {holder} exists any more, as after a rename, delete its record in Calico"
+        return typed(f"{gone} (calicoctl delete node {argument(holder)}), which has {address}", shown)
+    return typed(f"see which of both nodes {address} belongs to, as Calico has it for {holder} too", shown)
+
+
+def _elsewhere_foreign(own: Object, family: str, address: str, cluster: Cluster) -> bool:
+    """Return whether Calico announces other nodes by addresses that Kubernetes does not know, each by its own.
+
+    These may be chosen on purpose, such as those of a second network. A bridge has the same one on each node.
+    """
+    others = (_foreign(node, family) for node in cluster.known(NODE) if node.name != own.name)
+    return any(each not in ("", address) for each in others)
+
+
+def _foreign(node: Object, family: str) -> str:
+    """Return the address with which Calico announces a node, if that is none of the node's own."""
+    announced = (node.annotations.get(f"projectcalico.org/IPv{family}Address") or "").partition("/")[0]
+    own = _addresses(node)
     return announced if own and announced not in own else ""
+
+
+def _addresses(node: Object) -> set[str]:
+    return {each["address"].text or "" for each in node.at("status", "addresses").items()}
 
 
 def _chosen(pod: Object) -> set[str]:
@@ -246,9 +280,14 @@ def _chosen(pod: Object) -> set[str]:
     return {each["name"].text or "" for each in given}
 
 
-_METHOD: Final = "IP_AUTODETECTION_METHOD"
-_ANNOUNCED: Final = "projectcalico.org/IPv4Address"
-_TAKEN: Final = re.compile(r"already using the IPv[46] address ([\da-fA-F.:]{3,45})")
+_METHODS: Final = {"4": "IP_AUTODETECTION_METHOD", "6": "IP6_AUTODETECTION_METHOD"}
+"""The settings that choose an address, by family."""
+_FAMILIES: Final = {"4": re.compile(r"[\d.]{7,15}"), "6": re.compile(r"[\da-f.]{0,15}:[\da-f:.]{1,45}")}
+_INSTALLATION: Final = "Installation"
+"""The kind of Tigera's operator."""
+_TAKEN: Final = re.compile(
+    r"Calico node '([\w.-]{1,253})' is already using the IPv([46]) address ([\da-fA-F.:]{2,44}[\da-fA-F])"
+)
 
 
 def waits_for_migration(said: str, cluster: Cluster) -> str:

@@ -7,7 +7,8 @@ Cluster, so that its reaction to an eviction may go on. Sources:
 kubernetes-sigs/cluster-api:util/paused/paused.go,
 :cmd/clusterctl/client/cluster/mover.go#setClusterPause;
 kubernetes-sigs/cluster-api-provider-kubevirt:controllers/kubevirtmachine_controller.go#SetupWithManager;
-issues kubernetes-sigs/cluster-api#7407.
+issues kubernetes-sigs/cluster-api#7407. HyperShift pauses what it makes as its own objects say,
+and sets it again (openshift/hypershift:hypershift-operator/controllers/nodepool/capi.go#Pause).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, merge_patch, typed
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT, Kind
@@ -57,8 +58,21 @@ class PausedCluster(NamedTuple):
         return f"{self.title}, so Cluster API does nothing for it{waits}"
 
     @property
+    def hosted(self) -> str:
+        """Return the object of HyperShift that pauses it, as ``NodePool clusters/np``; empty: none."""
+        key = "cluster" if self._is_cluster else "nodePool"
+        name = self.obj.annotations.get(f"hypershift.openshift.io/{key}")
+        return f"{'HostedCluster' if self._is_cluster else 'NodePool'} {name}" if name else ""
+
+    @property
     def remedy(self) -> str:
         """Return what ends it, with a command unless a move may run at this moment."""
+        if self.hosted:
+            word, _, full = self.hosted.partition(" ")
+            namespace, _, name = full.rpartition("/")
+            resource = f"{word.lower()}s.hypershift.openshift.io"  # Karpenter has NodePools, too
+            shown = shell("kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml")
+            return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
         if self.age is None:
             return "see who has paused it, and since when; unpause it once that is over"
         if not self._is_cluster:

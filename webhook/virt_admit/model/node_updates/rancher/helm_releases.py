@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster, cached
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import FLEET_BUNDLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -68,9 +68,9 @@ def of_bundle(bundle: Object, said: str, then: str, cluster: Cluster) -> HeldRel
     if BUSY not in said or not namespace:
         return None
     revisions = _revisions(cluster).get((namespace, name))
-    if revisions:
+    if revisions and _age(revisions[-1], cluster) is not None:
         return _held(namespace, name, revisions, then, cluster)
-    history = shell("helm", "history", argument(name), "-n", namespace)
+    history = _history(namespace, name)
     back = "roll it back to its last deployed revision (helm rollback)"
     words = f"Unless a pod still works on it, {back}, {then}"
     ended = "has not ended, mostly as it was interrupted"
@@ -94,23 +94,34 @@ def _held(
     last = revisions[-1] if revisions else None
     if last is None or not last.status.startswith(_PENDING):
         return None
-    begun = last.secret.metadata["creationTimestamp"].text
-    age = clock.since(begun, cluster)
-    if age is not None and age < _PATIENCE:
+    age = _age(last, cluster)
+    if age is None or age < _PATIENCE:
         return None
-    left = f"{last.status} (revision {last.number}){clock.lasting(begun, cluster)}"
+    left = f"{last.status} (revision {last.number}) for {clock.duration(age)}"
     by = "by an operation that was interrupted, and this does not end by itself"
     reason = f"Helm release {namespace}/{name} was left in {left} {by}"
     older = [each for each in revisions[:-1] if each.status in _GOOD]
     good = sorted(older, key=lambda each: (_GOOD.index(each.status), each.number))
-    if good:
+    unread = unlisted(cluster, _SECRET)
+    if good and not unread:
         back = shell("helm", "rollback", argument(name), str(good[-1].number), "-n", namespace)
         state = good[-1].status
         words = f"Roll it back to revision {good[-1].number} ({state}), {then}"
         return HeldRelease(reason, typed(words, back), known=True)
-    delete = kubectl("delete", _SECRET, last.secret.name, namespace)
-    words = f"Delete the record of that revision, as none was deployed before, {then}"
-    return HeldRelease(reason, typed(words, delete), known=True)
+    if last.status == f"{_PENDING}install" and not unread:
+        delete = kubectl("delete", _SECRET, last.secret.name, namespace)
+        words = f"Delete the record of that revision, as none was deployed before, {then}"
+        return HeldRelease(reason, typed(words, delete), known=True)
+    words = f"Roll it back to the last revision that was deployed, {then}. See which one in its history"
+    return HeldRelease(reason, typed(words, _history(namespace, name)), known=True)
+
+
+def _history(namespace: str, name: str) -> str:
+    return shell("helm", "history", argument(name), "-n", namespace)
+
+
+def _age(revision: _Revision, cluster: Cluster) -> timedelta | None:
+    return clock.since(revision.secret.metadata["creationTimestamp"].text, cluster)
 
 
 @cached

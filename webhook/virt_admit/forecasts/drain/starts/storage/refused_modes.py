@@ -30,8 +30,13 @@ READS: Final[Reads] = {
     STORAGE_PROFILE: (),
     VM: ("spec.dataVolumeTemplates",),
 }
+_NO: Final = r"\b(?:not (?:be )?(?:supported?|allowed|valid)|unsupported|invalid|only|must|cannot)\b"
+"""Whole words: a request may hold SINGLE_NODE_READER_ONLY."""
+_MODES: Final = r"access[ _]?modes?\b|multi[-_ ]node|ReadWriteMany"
+_PASSES: Final = r"already exists|code = (?:Unavailable|DeadlineExceeded|ResourceExhausted|Aborted)|connection refused"
+"""Errors after which a driver may give the volume all the same, whatever its request was."""
 _REFUSED: Final = re.compile(
-    r"(?!.*already exists).*(?:access[ _]?modes?\b|multi[-_ ]node|ReadWriteMany"
+    rf"(?!.*(?:{_PASSES})).*(?:(?:{_MODES}).{{0,80}}(?:{_NO})|(?:{_NO}).{{0,80}}(?:{_MODES})"
     r"|capabilit(?:y|ies)\b.{0,80}(?:not supported|unsupported|invalid)"
     r"|unsupported.{0,40}capabilit|(?:volume ?mode|block volumes?|raw block).{0,60}(?:support|only)"
     r"|support.{0,60}(?:volume ?mode|block volumes?|raw block))",
