@@ -63,9 +63,7 @@ def test_nothing_replaces_it(case):
 
 
 def test_without_an_owner_only_the_node_helps():
-    assert on_lost_node("").remedy == (
-        "bring node cp-1 back, or fence it: kubectl describe node cp-1"
-    )
+    assert on_lost_node("").remedy == ("bring node cp-1 back, or fence it: kubectl describe node cp-1")
 
 
 def test_a_pod_of_a_node_that_reports_is_repaired():
