@@ -56,7 +56,7 @@ def test_it_is_evicted_and_its_replica_set_replaces_it():
         {"tolerations": [UNREACHABLE | {"operator": "Exists"}]},
         {"minutes": 8},
     ],
-    ids=["waits for the end of the pod", "no owner", "tolerated for ever", "should have been evicted"],
+    ids=["waits for the end of the pod", "no owner", "tolerated without end", "should have been evicted"],
 )
 def test_nothing_replaces_it(case):
     assert not on_lost_node(**case).ends

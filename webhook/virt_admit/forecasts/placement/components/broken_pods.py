@@ -108,7 +108,7 @@ def _evicted(pod: Object, node: Object) -> datetime | None:
         covering = [each for each in tolerations if tolerates([each], taint.value)]
         times = [each.get("tolerationSeconds") for each in covering if isinstance(each, dict)]
         limits = [max(0, each) for each in times if isinstance(each, int)]
-        if covering and not limits:  # tolerated for ever
+        if covering and not limits:  # tolerated without end
             continue
         added = clock.instant(taint["timeAdded"].text)
         ends.append(added + timedelta(seconds=min(limits, default=0)) if added else None)
