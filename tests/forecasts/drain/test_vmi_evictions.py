@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import builders
 from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest, node
 from tests.for_each import for_each
 from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, ROOM, THERE, budget, vm, vmi
@@ -139,8 +140,12 @@ def test_with_nodes_out_of_sight_it_cannot_be_determined_whether_it_migrates():
     assert vm_outcomes.forecast(vmi("LiveMigrate", True), Snapshot()).outcome is VmOutcome.UNKNOWN
 
 
+ON_A = {"kubernetes.io/hostname": "a"}
+PINNED = builders.vm({"spec": {"nodeSelector": ON_A}}, runStrategy="Always")
+
+
 def test_a_restart_that_finds_no_node_says_so():
-    found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), HERE, THERE, vm("Always"))
+    found = foretold(vmi("None", True, nodeSelector=ON_A), HERE, THERE, PINNED)
 
     assert found.outcome is VmOutcome.AWAITS_NODE
     assert "no other node can ever run it" in found.reason
@@ -148,7 +153,7 @@ def test_a_restart_that_finds_no_node_says_so():
 
 @pytest.mark.parametrize("nodes", [[HERE, THERE], [HERE]])
 def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes):
-    found = foretold(vmi("None", True, nodeSelector={"kubernetes.io/hostname": "a"}), *nodes, vm("Always"))
+    found = foretold(vmi("None", True, nodeSelector=ON_A), *nodes, PINNED)
 
     assert (found.outcome, found.remedy) == (VmOutcome.AWAITS_NODE, "plan for its downtime until a is back")
 

@@ -38,6 +38,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
+from virt_admit.model.kubevirt.launcher import left_selectors
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
@@ -60,6 +61,8 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
         return problem
     cause = problem.id.cause if problem.id is not None else problem.cause
+    if cause in _PLACES and (host := left_selectors.host(vmi, cluster)):
+        return _restarted(problem, vmi, host)
     owned = _with_owner(vmi, cluster)
     if unpinned := _unpinned(problem, owned, cluster):
         return unpinned
@@ -69,6 +72,18 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
         remedy = f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine" if remedy.endswith(SHUT_DOWN) else remedy
         command = about("get", vmi, VMI, "-o", "yaml")
     return problem._replace(remedy=typed(remedy, command), command=command)
+
+
+_PLACES: Final = (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET)
+
+
+def _restarted(problem: Problem, vmi: Object, host: str) -> Problem:
+    """Return a problem with the restart that rids a VM of a host name in its VMI alone."""
+    other = "" if problem.remedy.startswith(UNPIN) else problem.remedy.partition(": kubectl ")[0].rstrip(".")
+    why = f"the node selector of its VMI names {host}, which its VM does not"
+    command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+    words = f"{other}, or restart the VM, as {why}" if other else f"restart the VM, as {why}"
+    return problem._replace(remedy=typed(words, command), command=command)
 
 
 def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:

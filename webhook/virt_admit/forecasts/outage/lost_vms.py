@@ -114,6 +114,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
     if after.comes and (held := stuck_starts.after_loss(vmi, cluster)) is not None:
         return Fate(False, LossOutcome.OFF, f"it does not start now either: {held.reason}", held.remedy)
+    if after.comes and (refused := stuck_starts.refused_again(vmi, cluster)) is not None:
+        return Fate(False, LossOutcome.NEVER, refused.reason, refused.remedy)
     if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
         return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
     if after.comes:

@@ -31,7 +31,7 @@ from virt_admit.model.kubevirt.instances import networks as instance_networks
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
-from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, migration_target
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources, left_selectors, migration_target
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find, keep_of
 from virt_admit.model.messages import names
@@ -49,6 +49,7 @@ _RESIZED: Final = ("allocatedResources", "resources.requests")
 READS: Final = union(
     effective_module.READS,
     launcher_resources.READS,
+    left_selectors.READS,
     network_reach.READS,
     vmis.READS,
     volumes.READS,
@@ -189,7 +190,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     fresh = launcher_pod.fresh_pod(given, cluster, requests(vmi, cluster)).with_most(cluster.cached(_most_terms))
     pod = _prioritized(fresh, vmi, running)
     if not moves:
-        return pod.with_few_demands()
+        return left_selectors.without(pod, vmi, cluster).with_few_demands()
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher_pod.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)

@@ -146,8 +146,7 @@ def check(obj: Object, context: Context) -> Findings:
             said = None if itself else _deadlock(obj, webhook, problem, failing, context.cluster)
             if said is None:
                 words = _words(problem, _faults(broken), failing, itself, service[0])
-                described = about("describe", broken.pod, POD) if broken is not None else ""
-                said = list(words), _ignoring(obj, webhook) if itself else described
+                said = list(words), _ignoring(obj, webhook) if itself else _repair(broken)
             yield Finding(
                 path,
                 check.first_that_fits(path, *said[0]),
@@ -196,6 +195,12 @@ def _broken_pod(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:
     from virt_admit.forecasts.placement.components import service_pods  # noqa: PLC0415 - files alone know no endpoints
 
     return service_pods.broken(service, cluster)
+
+
+def _repair(broken: BrokenPod | None) -> str:
+    if broken is None:
+        return ""
+    return command_of(broken.remedy) if broken.on_lost_node else about("describe", broken.pod, POD)
 
 
 def _faults(broken: BrokenPod | None) -> Sequence[str]:

@@ -13,6 +13,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import Webhook
 from virt_admit.forecasts.placement.components import service_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -29,6 +30,8 @@ _STOPS: Final = {"Always": _SPEC, "Once": _SPEC, "Manual": _STATUS, "RerunOnFail
 """The request with which virtctl starts and stops a VM, by run strategy."""
 _OPT_OUT: Final = frozenset(("disable", "disabled", "ignore", "skip"))
 """Values of labels by which products let a namespace opt out."""
+
+_STAYS: Final = "It does not end by itself"
 
 
 def refused_start(vm: Object, cluster: Cluster) -> Problem | None:
@@ -76,7 +79,18 @@ def _problem(webhook: Webhook, silent: str, effect: str, namespace: str, cluster
         broken.remedy if broken else typed("repair what is behind it", kubectl("describe", SERVICE, name[1], name[0]))
     )
     ways = (repair, *_opt_out(webhook, namespace))
-    return Problem(f"{reason}. It does not end by itself", "; ".join(ways), ProblemCause.COMPONENT)
+    lasts = f". {_outlook(webhook, broken, cluster)}"
+    return Problem(f"{reason}{lasts}", "; ".join(ways), ProblemCause.COMPONENT)
+
+
+def _outlook(webhook: Webhook, broken: BrokenPod | None, cluster: Cluster) -> str:
+    """Return whether it ends by itself: a pod of a lost node is replaced, unless its own webhook refuses that."""
+    if broken is None or not broken.ends:
+        return _STAYS
+    own = service_pods.of_service(webhook.service, cluster)
+    refused = webhook_reach.gets_own_pods(webhook.field, webhook.service[0], own, cluster)
+    perhaps = "" if refused is False else ", unless the webhook refuses that pod"
+    return _STAYS if refused else f"It ends with its new pod: {broken.ends}{perhaps}"
 
 
 def _opt_out(webhook: Webhook, namespace: str) -> Iterator[str]:

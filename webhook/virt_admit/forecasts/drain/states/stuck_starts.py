@@ -13,11 +13,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import held_disks
 from virt_admit.forecasts.drain.states import dying_pods, vm_states, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
 from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
 from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -124,6 +125,23 @@ def after_loss(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     held = held_disks.is_held_elsewhere(vmi, unsynchronized(vmi), cluster)
     return problem(vmi, cluster) if held else None
+
+
+def refused_again(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that each new pod of a running VMI is refused, as the target pod of its migration is.
+
+    None: nothing says so. Its old pod runs on whatever its namespace demands of new ones by now.
+    """
+    found = vm_states.of(vmi, cluster)
+    if found.state is not State.NO_TARGET:
+        return None
+    said = events.last_warning(vmi, "FailedCreate", found.since, cluster)
+    remedy = pod_refusals.remedy(vmi, said, cluster) if said else ""
+    if not remedy or "admission webhook" in said:  # a webhook may refuse the target pod alone
+        return None
+    _, _, why = said.partition(" is forbidden: ")
+    reason = f"its new pod is refused as its target pod is: {cut_middle(why or said, _LONGEST)}"
+    return Problem(reason, remedy, ProblemCause.NOT_CREATED)
 
 
 def fails(vmi: Object, cluster: Cluster) -> bool:

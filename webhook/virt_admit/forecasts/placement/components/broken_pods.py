@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle, scheduler_words
+from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
@@ -37,6 +38,10 @@ class BrokenPod(NamedTuple):
     since: str
     """`` for 312 min``; empty: not known."""
     remedy: str
+    on_lost_node: bool = False
+    """Whether its node does not report: nothing on that node can repair it."""
+    ends: str = ""
+    """What replaces it without an administrator, and when; empty: nothing is known to."""
 
     @property
     def words(self) -> str:
@@ -60,6 +65,9 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
     age = node_health.pod_unready_for(pod, node, cluster)
     since = f" for {clock.duration(age)}" if age is not None else ""
+    if node is not None and (silent := node_health.silent_for(node.name, cluster)):
+        ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node)
+        return BrokenPod(pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends)
     why, container = _fault(pod)
     return BrokenPod(pod, why or _probed(pod, cluster), since, _remedy(pod, why, container, cluster))
 
@@ -68,6 +76,60 @@ def why(pod: Object, cluster: Cluster) -> str:
     """Return why a pod is not ready; empty: it is, or nothing says so."""
     broken = of_pod(pod, cluster)
     return broken.why if broken is not None else ""
+
+
+# --- a pod of a node that does not report ---------------------------------------------------------
+
+
+def _replacement(pod: Object, node: Object, cluster: Cluster) -> str:
+    """Return when a pod is evicted from its silent node and replaced; empty: it is not, it should
+    have been already, or that is not known.
+
+    A ReplicaSet replaces a pod once it is marked for deletion. A StatefulSet waits for its end,
+    which no kubelet reports. Sources: kubernetes/kubernetes:pkg/controller/tainteviction/
+    taint_eviction.go#processPodOnNode #getMinTolerationTime, :pkg/controller/controller_utils.go
+    #IsPodActive.
+    """
+    end, now = _evicted(pod, node), clock.now(cluster)
+    if not _is_replaced(pod) or pod.deleted or end is None or now is None or end <= now:
+        return ""
+    left = clock.duration(end - now)
+    then = "then its ReplicaSet starts it on another node, if one takes it"
+    return f"it is evicted from {node.name} in {left}, {then}"
+
+
+def _evicted(pod: Object, node: Object) -> datetime | None:
+    """Return when the taints of a node evict a pod; None: none does, or that is not known."""
+    tolerations = [each.value for each in pod.at("spec", "tolerations").items()]
+    ends: list[datetime | None] = []
+    for taint in node.at("spec", "taints").items():
+        if taint["effect"].text != "NoExecute":
+            continue
+        covering = [each for each in tolerations if tolerates([each], taint.value)]
+        times = [each.get("tolerationSeconds") for each in covering if isinstance(each, dict)]
+        limits = [max(0, each) for each in times if isinstance(each, int)]
+        if covering and not limits:  # tolerated without end
+            continue
+        added = clock.instant(taint["timeAdded"].text)
+        ends.append(added + timedelta(seconds=min(limits, default=0)) if added else None)
+    known = [end for end in ends if end is not None]
+    return min(known) if known and len(known) == len(ends) else None
+
+
+def _is_replaced(pod: Object) -> bool:
+    return pod.controller is not None and pod.controller["kind"].text == _REPLICA_SET
+
+
+def _remedy_of_lost(pod: Object, node: Object) -> str:
+    """Return what ends that a pod is on a silent node. Nothing on that node can repair it."""
+    repair = f"bring node {node.name} back, or fence it"
+    if not _is_replaced(pod) or pod.deleted:
+        return typed(repair, kubectl("describe", NODE, node.name))
+    words = f"{repair}; sooner, let its ReplicaSet replace pod {pod.name} on another node"
+    return typed(words, about("delete", pod, POD, "--wait=false"))
+
+
+_REPLICA_SET: Final = "ReplicaSet"
 
 
 def _fault(pod: Object) -> tuple[str, str]:
