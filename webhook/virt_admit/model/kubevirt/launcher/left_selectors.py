@@ -10,7 +10,7 @@ kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -20,7 +20,9 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
-from virt_admit.model.scheduler.pods import Pod
+
+if TYPE_CHECKING:  # to load it takes longer than this module
+    from virt_admit.model.scheduler.pods import Pod
 
 READS: Final[Reads] = {
     VM: ("spec.template.spec.nodeSelector", "spec.instancetype", "spec.preference"),
