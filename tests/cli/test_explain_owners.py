@@ -108,6 +108,7 @@ def test_vms_that_restart_are_split_by_whether_a_node_can_run_them():
     other.data["metadata"]["labels"]["kubevirt.io/schedulable"] = "true"
     pinned = vm("db", "Always", "n0")
     pinned[1].data["spec"] = {"nodeSelector": {"kubernetes.io/hostname": "n0"}}
+    pinned[0].data["spec"]["template"] = {"spec": pinned[1].data["spec"]}
     found = explain(check, Snapshot([there, other, SNR, *pinned, *vm("web", "Always", "n0")], complete=["*"]))
 
     waits = next(line for line in lines(found) if line.startswith("waits for a node"))

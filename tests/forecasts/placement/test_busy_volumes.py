@@ -114,7 +114,7 @@ def test_a_lost_node_had_it_in_use_at_last():
     found = without_pod(lost())
     assert found.lasts
     assert found.words.startswith("node a, which does not report and is not fenced, had it in use")
-    assert "until a is confirmed to be off; a taint out-of-service, as a decision" in found.remedy
+    assert "make sure that a is off; a taint out-of-service, as a decision once" in found.remedy
     assert "kubectl taint" not in found.remedy
     assert command_of(found.remedy) == "virt-admit explain node/a"
 

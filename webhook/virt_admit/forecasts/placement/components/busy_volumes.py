@@ -118,9 +118,9 @@ def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
     silent = node_health.silent_for(node, cluster)
     words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
     way = (
-        f"leave its VolumeAttachment alone until {node} is confirmed to be off; a taint "
-        "out-of-service, as a decision then, ends all its pods. A fence in the storage (Ceph: a "
-        "NetworkFence) frees this volume alone, and does not justify the taint"
+        f"make sure that {node} is off; a taint out-of-service, as a decision once that is confirmed, "
+        "ends all its pods. A fence in the storage (Ceph: a NetworkFence) cuts the node off from that "
+        "storage alone, and does not justify the taint"
     )
     return BusyVolume(words, typed(way, _explained(node)), lasts=True)
 

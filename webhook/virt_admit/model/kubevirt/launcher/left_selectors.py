@@ -18,14 +18,13 @@ from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.scheduler.pod_terms import HOSTNAME
 
 if TYPE_CHECKING:  # to load it takes longer than this module
     from virt_admit.model.scheduler.pods import Pod
 
 READS: Final[Reads] = {
-    VM: ("spec.template.spec.nodeSelector", "spec.instancetype", "spec.preference"),
+    VM: ("spec.template.spec.nodeSelector", "spec.instancetype"),
     VMI: ("metadata.ownerReferences", "spec.nodeSelector", "status.phase"),
 }
 MIGRATION_TARGET: Final = "harvesterhci.io/migrationTargetNodeName"
@@ -42,10 +41,10 @@ def host(vmi: Object, cluster: Cluster) -> str:
         vm = vmis.owner_vm(vmi, cluster)
     except Unseen:
         return ""
-    if vm is None:
+    if vm is None or vm.at("spec", "instancetype").present:  # an instance type may have a selector
         return ""
-    given = expand(vm, cluster)
-    return "" if given.unseen or HOSTNAME in given.node_selector.field.texts else named
+    own = vm.at("spec", "template", "spec", "nodeSelector")
+    return "" if own[HOSTNAME].present else named
 
 
 def without(pod: Pod, vmi: Object, cluster: Cluster) -> Pod:
