@@ -132,6 +132,8 @@ def refused_again(vmi: Object, cluster: Cluster) -> Problem | None:
 
     None: nothing says so. Its old pod runs on whatever its namespace demands of new ones by now.
     """
+    if not events.last_warning(vmi, "FailedCreate", None, cluster):  # as of most; a state takes longer
+        return None
     found = vm_states.of(vmi, cluster)
     if found.state is not State.NO_TARGET:
         return None
