@@ -206,7 +206,8 @@ def outage(file: Path) -> Iterator[Ratio]:
     spent, memory = command_cost(
         "-m", "virt_admit", "outage", "--worst", "1", "-j1", "--summary", "--cluster", str(file)
     )
-    peer = cpu(partial(json.loads, file.read_text()))
+    # in a process of its own: in this one the collector is set as in the webhook, which halves it
+    peer = command_cpu("-c", "import json, pathlib, sys; json.loads(pathlib.Path(sys.argv[1]).read_text())", str(file))
     yield Ratio("outage --worst 1, 500 nodes, 40,000 pods, by json.loads of it", spent, peer, 9)
     yield Ratio("its memory in KiB, by 400 MiB", memory, 400 * 1024, 1)
 
