@@ -229,11 +229,6 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, str) and len(value) > _LONGEST
 
 
-def _kinds(resources: Iterable[str]) -> str:
-    found = sorted(resources)
-    return f"{count(len(found), 'kind')} ({names(found)})"
-
-
 def _discover(api: ApiClient) -> _Discovered:
     """Return the kinds that the API server has and that can be listed.
 

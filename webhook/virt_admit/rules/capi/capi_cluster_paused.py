@@ -11,6 +11,7 @@ false. What HyperShift pauses, ``spec.pausedUntil`` of its HostedCluster or Node
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates.operators import paused_clusters
+from virt_admit.model.remediation import health_checks
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
 
@@ -33,7 +34,7 @@ def check(obj: Object, context: Context) -> Findings:
     is_cluster = obj.kind == CAPI_CLUSTER.kind
     if not paused.waiting and not is_cluster:
         return
-    path = obj.at("spec", "paused").path if is_cluster else obj.annotation(paused_clusters.PAUSED).path
+    path = obj.at("spec", "paused").path if is_cluster else obj.annotation(health_checks.PAUSED).path
     nothing = "" if paused.waiting else ", no machine is made, updated or remediated"
     then = advice_of(paused.remedy)
     certain = paused.waiting and paused.age is not None

@@ -17,6 +17,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOY
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.remediation import health_checks
 
 READS: Final[Reads] = {
     DEPLOYMENT: ("status.readyReplicas",),
@@ -27,7 +28,6 @@ READS: Final[Reads] = {
 }
 
 _HOSTED, _PROVIDER = "capi-provider", "capk-controller-manager"
-_PAUSED: Final = "cluster.x-k8s.io/paused"
 
 
 def working(vmi: Object, cluster: Cluster) -> str:
@@ -68,7 +68,7 @@ def _is_paused(machine: Object, cluster: Cluster) -> bool:
     except Unseen:
         return True
     paused = owner is None or bool(owner.at("spec", "paused").boolean)
-    return paused or machine.annotation(_PAUSED).present
+    return paused or machine.annotation(health_checks.PAUSED).present
 
 
 def named(vmi: Object, cluster: Cluster) -> str:

@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import machine_drain
+from virt_admit.model.remediation.health_checks import PAUSED
 
 READS: Final[Reads] = union(clock.READS, dict.fromkeys((CAPI_CLUSTER, CAPI_MACHINE, KUBEADM, MACHINE_DEPLOYMENT), ()))
 _LABEL: Final = "cluster.x-k8s.io/cluster-name"
@@ -86,10 +87,6 @@ class PausedCluster(NamedTuple):
     @property
     def _is_cluster(self) -> bool:
         return self.obj.kind == CAPI_CLUSTER.kind
-
-
-PAUSED: Final = "cluster.x-k8s.io/paused"
-"""The annotation that pauses one object, whatever its value."""
 
 
 def of(obj: Object, cluster: Cluster) -> PausedCluster | None:
