@@ -310,17 +310,9 @@ def waits_for_migration(said: str, cluster: Cluster) -> str:
 
 def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | None:
     """Return the pod of a VM that was created on a node after a time, and got its network there; None: none is known."""
-    for pod in entry(cluster, _launchers, node) or ():
+    for pod in entry(cluster, _ready_pods, node) or ():
         created = clock.instant(pod.metadata["creationTimestamp"].text)
-        if since is not None and created is not None and created >= since:
+        of_vm = pod.labels.get("kubevirt.io") == "virt-launcher"
+        if of_vm and since is not None and created is not None and created >= since:
             return pod
     return None
-
-
-def _launchers(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the ready pods of VMs by node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        if pod.labels.get("kubevirt.io") == "virt-launcher" and pod.condition("Ready")["status"].text == "True":
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return found
