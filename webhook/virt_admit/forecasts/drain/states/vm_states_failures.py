@@ -151,8 +151,11 @@ def of_devices(vmi: Object, cluster: Cluster) -> bool:
     return bool(failed) and all(migration_failures.is_of_devices(each.text) for each in failed)
 
 
-def load_remedy(vmi: Object, settings: MigrationSettings | None) -> str:
-    """Return what helps against a migration that times out: one that copies volumes needs the time, not less load."""
+def load_remedy(vmi: Object, settings: MigrationSettings | None, *, last_resort: bool = True) -> str:
+    """Return what helps against a migration that times out: one that copies volumes needs the time, not less load.
+
+    ``last_resort``: whether to name post-copy, which needs a decision.
+    """
     if migration_timeouts.moves_volumes(vmi):
         return VOLUME_REMEDY
     on = [] if settings is not None and settings.auto_converge else ["set allowAutoConverge"]
@@ -160,7 +163,7 @@ def load_remedy(vmi: Object, settings: MigrationSettings | None) -> str:
     wider = "raise bandwidthPerMigration" if limited else "give migrations more bandwidth on a network of their own"
     # without the second one the first has no effect (rule migration-post-copy-inert)
     post_copy = settings is not None and settings.post_copy and settings.disruption
-    return ", ".join((*on, wider, LOWER_LOAD, *([] if post_copy else [POST_COPY])))
+    return ", ".join((*on, wider, LOWER_LOAD, *([POST_COPY] if last_resort and not post_copy else [])))
 
 
 _REMEDIES: Final = (
